@@ -18,20 +18,35 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 )
 
+// Annotations of an index that name an image: containerd's, and that of the OCI image specification.
+const (
+	containerdName = "io.containerd.image.name"
+	referenceName  = "org.opencontainers.image.ref.name"
+)
+
 // WriteArchive writes an OCI archive (the layout of the OCI image specification in a tar file) for `ctr images import`
 // and `skopeo copy oci-archive:`. reference is the image's name and tag. An existing file is replaced when the new one
 // is complete.
-func WriteArchive(file, reference string, image v1.Image) (err error) {
-	temporary, err := os.CreateTemp(filepath.Dir(file), ".image-*")
+func WriteArchive(file, reference string, image v1.Image) error {
+	err := replaceFile(file, func(to io.Writer) error { return writeLayout(to, reference, image) })
 	if err != nil {
 		return fmt.Errorf("write image %s: %w", reference, err)
 	}
+	return nil
+}
+
+// replaceFile replaces a file by what write writes, once that is complete.
+func replaceFile(file string, write func(io.Writer) error) (err error) {
+	temporary, err := os.CreateTemp(filepath.Dir(file), ".image-*")
+	if err != nil {
+		return err
+	}
 	defer func() {
 		if err != nil {
-			err = errors.Join(fmt.Errorf("write image %s: %w", reference, err), os.Remove(temporary.Name()))
+			err = errors.Join(err, os.Remove(temporary.Name()))
 		}
 	}()
-	if err := writeLayout(temporary, reference, image); err != nil {
+	if err := write(temporary); err != nil {
 		return errors.Join(err, temporary.Close())
 	}
 	if err := errors.Join(temporary.Chmod(0o644), temporary.Close()); err != nil {
@@ -56,20 +71,30 @@ func writeLayout(to io.Writer, reference string, image v1.Image) (err error) {
 	if err != nil {
 		return err
 	}
-	name, _, _ := strings.Cut(reference, ":")
-	for _, annotations := range []map[string]string{
-		{"io.containerd.image.name": reference, "org.opencontainers.image.ref.name": reference},
-		// A node that imports the archive also knows the image by the name with the digest, which charts use.
-		{"io.containerd.image.name": name + "@" + digest.String()},
-	} {
+	for _, annotations := range annotationsOf(reference, digest) {
 		platform := layout.WithPlatform(v1.Platform{OS: "linux", Architecture: "amd64"})
 		if err := path.AppendImage(image, layout.WithAnnotations(annotations), platform); err != nil {
 			return err
 		}
 	}
+	return writeTar(to, folder)
+}
+
+// annotationsOf returns the annotations of both entries that an image has in an index: a node that imports the archive
+// also knows the image by the name with the digest, which charts use.
+func annotationsOf(reference string, digest v1.Hash) []map[string]string {
+	name, _, _ := strings.Cut(reference, ":")
+	return []map[string]string{
+		{containerdName: reference, referenceName: reference},
+		{containerdName: name + "@" + digest.String()},
+	}
+}
+
+// writeTar writes the files of a folder to a tar file, sorted and without owner and date.
+func writeTar(to io.Writer, folder string) error {
 	archive := tar.NewWriter(to)
 	files := os.DirFS(folder)
-	err = fs.WalkDir(files, ".", func(at string, entry fs.DirEntry, err error) error {
+	err := fs.WalkDir(files, ".", func(at string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
 			return err
 		}
@@ -107,6 +132,6 @@ func readArchive(file string) (Made, error) {
 	if len(index.Manifests) == 0 {
 		return Made{}, fmt.Errorf("%s: its index.json names no image; remove the archive", file)
 	}
-	name, _, _ := strings.Cut(index.Manifests[0].Annotations["io.containerd.image.name"], ":")
+	name, _, _ := strings.Cut(index.Manifests[0].Annotations[containerdName], ":")
 	return Made{Name: name, Digest: index.Manifests[0].Digest.String()}, nil
 }

@@ -253,7 +253,7 @@ func TestProjectImagesAreReproducible(t *testing.T) {
 	// The same programs from another build: in another folder, later, with other modes.
 	elsewhere := t.TempDir()
 	for _, name := range []string{"ktsnd", "ktsn", "ktsn-agent", "ktsn-operator", "ktsn-guest", "ktsn-kubevirt", "ktsn-federator", "ktsn-ptp", "ktsn-realtime", "ktsn-wait", "ktsn-relay", "ktsn-relay-vhost", "tsn-cni", "tsnperf",
-		"libktsn.so", "slim/libktsn.so"} {
+		"example-c-sender", "example-c-receiver", "example-go-send", "example-go-receive", "libktsn.so", "slim/libktsn.so"} {
 		content, err := os.ReadFile(filepath.Join(built, name))
 		if err != nil {
 			t.Fatal(err)

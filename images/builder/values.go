@@ -5,6 +5,7 @@ package builder
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 
@@ -33,6 +34,15 @@ func ValuesOf(folder string) ([]byte, error) {
 		return nil, fmt.Errorf("%s: %w", folder, err)
 	}
 	return text, nil
+}
+
+// WriteValues writes the chart's values for images.
+func WriteValues(file string, images []Made) error {
+	text, err := values(images)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, text, 0o644)
 }
 
 // values returns the chart's values: where the images are, and their digests.

@@ -44,6 +44,7 @@ func (v variables) Set(text string) error {
 // options are the options of the command line.
 type options struct {
 	out, tag    string
+	bundle      string
 	sources     variables
 	definitions []string
 	lock        lock
@@ -55,12 +56,13 @@ func parse(arguments []string, stderr io.Writer) (*options, error) {
 	flags.SetOutput(stderr)
 	flags.StringVar(&o.out, "out", "out/images", "folder for the archives")
 	flags.StringVar(&o.tag, "tag", "dev", "tag of the images")
+	flags.StringVar(&o.bundle, "bundle", "", "build nothing; write the images of ARCHIVE.tar... into this OCI `FILE`.tar, and the chart's values for them into FILE.yaml")
 	flags.Var(o.sources, "source", "NAME=PATH: what $NAME stands for in definitions; may be repeated")
 	flags.StringVar(&o.lock.file, "lock", "images/debian.lock", "lock file of Debian packages, beside the definitions")
 	flags.BoolVar(&o.lock.strict, "locked", false, "make no image when a package differs from the lock file; otherwise only warn")
 	flags.BoolVar(&o.lock.renew, "write-lock", false, "write the lock file, of the packages that are here")
 	flags.Usage = func() {
-		fmt.Fprintln(stderr, "Usage: ktsn-images [OPTION]... DEFINITION.yaml...\n\nMakes container images as OCI archives.")
+		fmt.Fprintln(stderr, "Usage: ktsn-images [OPTION]... DEFINITION.yaml...\n       ktsn-images --bundle FILE.tar [--tag TAG] ARCHIVE.tar...\n\nMakes container images as OCI archives.")
 		flags.PrintDefaults()
 	}
 	if err := flags.Parse(arguments); err != nil {
@@ -80,6 +82,9 @@ func run(arguments []string, stdout, stderr io.Writer) error {
 	o, err := parse(arguments, stderr)
 	if err != nil {
 		return err
+	}
+	if o.bundle != "" {
+		return o.writeBundle()
 	}
 	var images []image
 	here := builder.Packages{}
@@ -106,6 +111,15 @@ func run(arguments []string, stdout, stderr io.Writer) error {
 		return err
 	}
 	return os.WriteFile(filepath.Join(o.out, "values.yaml"), values, 0o644)
+}
+
+// writeBundle writes the images of archives into one, and the chart's values for it next to it.
+func (o *options) writeBundle() error {
+	images, err := builder.WriteBundle(o.bundle, o.tag, o.definitions)
+	if err != nil {
+		return err
+	}
+	return builder.WriteValues(strings.TrimSuffix(o.bundle, ".tar")+".yaml", images)
 }
 
 // image is a built image that has not been written yet.

@@ -113,3 +113,22 @@ func TestValuesIncludeOlderImages(t *testing.T) {
 		t.Errorf("one image made again, it names %s, not %s", name, both)
 	}
 }
+
+func TestBundle(t *testing.T) {
+	path, app, data := folder(t)
+	out := filepath.Join(path, "out")
+	if err := run([]string{"--out", out, "--lock", filepath.Join(path, "lock"), "--write-lock", app, data}, io.Discard, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	file := filepath.Join(path, "all.tar")
+	if err := run([]string{"--bundle", file, "--tag", "1.2.3", filepath.Join(out, "app.tar"), filepath.Join(out, "data.tar")}, io.Discard, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := os.Stat(file); err != nil {
+		t.Error(err)
+	}
+	values, err := os.ReadFile(filepath.Join(path, "all.yaml"))
+	if err != nil || !strings.Contains(string(values), "app: sha256:") || !strings.Contains(string(values), "prefix: localhost/x") {
+		t.Errorf("the values are %s, %v", values, err)
+	}
+}

@@ -1,0 +1,17 @@
+// Builds govulncheck, which scans the programs of a release for known vulnerabilities (scripts/scan.sh).
+module github.com/kubernetsn/kubernetsn/scripts/govulncheck
+
+go 1.26.0
+
+toolchain go1.26.8
+
+tool golang.org/x/vuln/cmd/govulncheck
+
+require (
+	golang.org/x/mod v0.42.0 // indirect
+	golang.org/x/sync v0.24.0 // indirect
+	golang.org/x/sys v0.49.0 // indirect
+	golang.org/x/telemetry v0.0.0-20261010193011-f71dc92da45e // indirect
+	golang.org/x/tools v0.52.0 // indirect
+	golang.org/x/vuln v1.9.0 // indirect
+)
