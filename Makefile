@@ -5,8 +5,10 @@ GO    := scripts/go.sh
 BUILD := build
 # The Go modules with code of this project.
 MODULES := . bench images kubevirt federator test/cluster test/cluster/kata
-# The shell command runs only if something is linked.
-LINK = -s -w -X 'github.com/kubernetsn/kubernetsn/internal/shared/version.commit=$(shell scripts/commit.sh)'
+# The shell commands run only if something is linked.
+RELEASE = $(shell scripts/release-version.sh 2>/dev/null || echo unknown)
+LINK = -s -w -X 'github.com/kubernetsn/kubernetsn/internal/shared/version.commit=$(shell scripts/commit.sh)' \
+	-X github.com/kubernetsn/kubernetsn/internal/shared/version.release=$(RELEASE)
 # Builds are reproducible in any folder. Tests and programs share the compiled packages.
 export GOFLAGS := $(strip $(GOFLAGS) -buildvcs=false -trimpath)
 
@@ -61,7 +63,7 @@ chaos: build ## kills, replacements, floods, hostile pods, many pods (root, a qu
 	@scripts/chaos.sh
 
 .PHONY: previous
-previous: build ## ktsnd and libktsn.so next to those of the previous release, built from its tag (root, minutes)
+previous: build ## ktsnd and libktsn.so next to those of the previous release, which is built from its tag (root, ten minutes)
 	@scripts/install-deps.sh test
 	@scripts/previous.sh
 
@@ -80,6 +82,17 @@ record: build ## record the bytes that this version's programs exchange, for tes
 conformance: build ## compare the shaper with the kernel's taprio and etf, in a virtual machine
 	@scripts/install-deps.sh conformance
 	@scripts/tabletest.sh conformance 15m
+
+.PHONY: foreign
+foreign: build ## the tests of CPython, libuv, libevent, tokio and the kernel with libktsn.so: all results as without it (root, an hour or two)
+	@scripts/install-deps.sh test
+	@scripts/install-deps.sh foreign
+	@scripts/foreign.sh
+
+.PHONY: yardstick
+yardstick: build ## compare schedules of `ktsn schedule plan` with tsnkit's on 220 cases, and run them in its simulator (hours)
+	@scripts/install-deps.sh yardstick
+	@scripts/yardstick.sh
 
 .PHONY: clocks
 clocks: build ## compare reported clock errors with true ones, in virtual machines whose clocks differ (root, a quarter of an hour)
@@ -165,6 +178,7 @@ chart: helm ## check the Helm charts and render plain manifests, into out/chart/
 .PHONY: e2e
 e2e: images ## run the tests in a real Kubernetes cluster of two nodes on this machine (root)
 	@$(MAKE) --no-print-directory chart # of the images that there are now
+	@$(MAKE) --no-print-directory release-tools || [ "$$CI" != true ]
 	@scripts/install-deps.sh cluster || [ "$$CI" != true ] # where it cannot be, the tests are skipped
 	@CGO_ENABLED=0 $(GO) build -C test/cluster -ldflags="$(LINK)" -o ../../bin/ ./cmd/...
 	@CGO_ENABLED=0 $(GO) build -C test/cluster/kata -ldflags='-s -w' -o ../../../bin/ ./cmd/...
@@ -199,17 +213,43 @@ kubevirt: build ## KubeVirt in a separate cluster, with a virtual machine on a n
 	@scripts/kubevirt.sh
 
 .PHONY: upgrades
-upgrades: ## 20 upgrades of the chart under load, in a separate cluster (root, a quarter of an hour)
-	@E2E_UPGRADES=20 E2E_RUN='^(TestUpgradeUnderLoad|TestRollbackDuringUpgrade)$$' $(MAKE) --no-print-directory e2e
+upgrades: ## 20 upgrades of the chart under load, from the previous release if there is one (root, a quarter of an hour)
+	@previous=$$(scripts/previous-release.sh) && \
+		E2E_PREVIOUS="$${previous:+$$previous/out/release}" E2E_UPGRADES=20 E2E_RUN='^(TestUpgradeUnderLoad|TestRollbackDuringUpgrade)$$' \
+		$(MAKE) --no-print-directory e2e
 
 # IMAGES_FLAGS=--locked: use only the Debian packages in images/debian.lock, as releases do.
 .PHONY: images
 images: build ## container images as OCI archives, into out/images/
 	@scripts/install-deps.sh images
-	@CGO_ENABLED=0 $(GO) build -C images -ldflags='-s -w' -o ../bin/ ./cmd/ktsn-images
-	@# Each pod has a copy of its own, in the node's memory: 76 KiB, with what debuggers read 480.
+	@CGO_ENABLED=0 $(GO) build -C images -ldflags="-s -w -X main.version=$(RELEASE)" -o ../bin/ ./cmd/...
+	@# Each pod has a copy of its own, in the node's memory: 120 KiB, with what debuggers read 880.
 	@mkdir -p bin/slim && strip --strip-unneeded -o bin/slim/libktsn.so bin/libktsn.so
 	@bin/ktsn-images --out out/images --source BIN=bin $(IMAGES_FLAGS) images/*.yaml
+
+.PHONY: release-tools
+release-tools: helm
+	@scripts/install-deps.sh release
+	@CGO_ENABLED=0 $(GO) -C scripts/nfpm build -ldflags='-s -w' -o ../../bin/ github.com/goreleaser/nfpm/v2/cmd/nfpm
+	@CGO_ENABLED=0 $(GO) -C scripts/govulncheck build -ldflags='-s -w' -o ../../bin/ golang.org/x/vuln/cmd/govulncheck
+
+# Writes the bill of materials, and takes minutes to build the first time.
+.PHONY: syft
+syft:
+	@CGO_ENABLED=0 $(GO) -C scripts/syft build -o ../../bin/ \
+		-ldflags="-s -w -X main.version=$$(sed -n 's|.*anchore/syft v\([^ ]*\).*|\1|p' scripts/syft/go.mod)" github.com/anchore/syft/cmd/syft
+
+.PHONY: release
+release: ## the files of a release, into out/release/: images, charts, packages, checksums; RELEASE_KEY=FILE signs (docs/guide/releases.md)
+	@scripts/release.sh
+
+.PHONY: reproducible
+reproducible: ## build the release in two folders, and compare all bytes (root, half an hour)
+	@scripts/reproducible.sh
+
+.PHONY: scan
+scan: images release-tools ## scan the programs of a release for known vulnerabilities; VULNDB=FOLDER has the database
+	@scripts/scan.sh
 
 .PHONY: build-demo
 build-demo: deps # what the demo needs: without what is Kubernetes' alone it is built in half the time
@@ -223,7 +263,7 @@ build-demo: deps # what the demo needs: without what is Kubernetes' alone it is 
 		$(BUILD)/datapath/tests/programs/ktsn-test-shapes $(BUILD)/datapath/tests/programs/ktsn-test-hostile \
 		$(BUILD)/datapath/tests/programs/ktsn-test-txtime $(BUILD)/datapath/tests/programs/ktsn-test-calls \
 		$(BUILD)/datapath/tests/programs/ktsn-test-threads $(BUILD)/datapath/tests/programs/ktsn-test-receive \
-		$(BUILD)/datapath/tests/programs/ktsn-test-guest \
+		$(BUILD)/datapath/tests/programs/ktsn-test-guest $(BUILD)/datapath/tests/programs/ktsn-test-sandbox \
 		$(BUILD)/datapath/tests/programs/ktsn-test-drain $(BUILD)/datapath/tests/programs/ktsn-test-sctp \
 		$(BUILD)/datapath/tests/programs/ktsn-test-hostile-guest \
 		$(BUILD)/datapath/tests/replay/ktsn-shaper-replay bin/
@@ -245,6 +285,8 @@ build: build-demo ## all programs into bin/
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-talker ./test/netns/talker
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-machine ./test/netns/machine
 	@CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/ktsn-test-inside ./test/netns/inside
+	@for name in sender receiver; do $(CC) -O2 -o bin/example-c-$$name examples/c/$$name.c || exit 1; done
+	@for name in send receive; do CGO_ENABLED=0 $(GO) build -ldflags='-s -w' -o bin/example-go-$$name ./examples/go/$$name || exit 1; done
 
 .PHONY: deps
 deps:
@@ -253,7 +295,7 @@ deps:
 .PHONY: fmt
 fmt: ## format C and Go
 	@scripts/install-deps.sh lint
-	@git ls-files 'datapath/*.[ch]' | xargs clang-format-14 -i
+	@git ls-files 'datapath/*.[ch]' 'examples/*.[ch]' | xargs clang-format-14 -i
 	@for module in $(MODULES); do $(GO) fmt -C $$module ./... || exit 1; done
 
 .PHONY: generate
@@ -263,8 +305,8 @@ generate: ## deep copies, CustomResourceDefinition and reference, from api/
 .PHONY: lint
 lint: deps ## formatting, names, prose, shellcheck, clang-tidy, go vet, golangci-lint
 	@scripts/install-deps.sh lint
-	@git ls-files 'datapath/*.[ch]' | xargs clang-format-14 --dry-run --Werror
-	@git ls-files 'datapath/*.[ch]' | xargs scripts/lint/width.sh
+	@git ls-files 'datapath/*.[ch]' 'examples/*.[ch]' | xargs clang-format-14 --dry-run --Werror
+	@git ls-files 'datapath/*.[ch]' 'examples/*.[ch]' | xargs scripts/lint/width.sh
 	@git grep -lE '^#!.*\b(ba)?sh$$' | xargs shellcheck -x
 	@$(MAKE) --no-print-directory style
 	@scripts/lint/tidy.sh

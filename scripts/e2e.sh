@@ -9,6 +9,7 @@
 #   E2E_RUN=REGEX run only these tests, all in one cluster
 #   E2E_LONG=1    measurements of time, too, and the experiment of the paper with enough messages for figures
 #   E2E_UPGRADES=20  number of upgrades of the chart under load, instead of one
+#   E2E_PREVIOUS=FOLDER  upgrades, and the one that is rolled back, are from the release with its files there
 set -um # -m: each job is a process group, so that an interruption ends all of its processes
 cd "$(dirname "$0")/.." || exit 1
 . scripts/tally.sh
@@ -21,6 +22,7 @@ servers=$(mktemp -d -t ktXXXX)
 # The name differs between working copies, so that their runs do not conflict.
 KTSN_CLUSTER=e2e-$(pwd | sha256sum | head -c 6)
 export KTSN_CLUSTER KTSN_BIN_DIR=$PWD/bin
+[ -z "${E2E_PREVIOUS:-}" ] || E2E_PREVIOUS=$(realpath "$E2E_PREVIOUS") || exit 1 # tests have folders of their own
 
 # Removes the second cluster, and those that the tests of a killed run left. Their names begin with the name of this cluster.
 remove_others() {
@@ -101,6 +103,7 @@ run_go images "the image builder"
 run_go cluster-parts "the cluster's own parts"
 run_go kata-parts "the stand-in for Kata's runtime"
 fresh=(-count=1)
+start_go release -timeout 20m
 TMPDIR=$servers start_go operator -timeout 30m
 
 in_federation() { KTSN_FEDERATION_SHORT=1 run_go federation-short "in the federation" -timeout 20m; }
@@ -166,6 +169,7 @@ case $status in
 esac
 federation_down
 finish_go hub "the federator, with a hub's API server, begun before these"
+finish_go release "the release, begun before these"
 finish_go operator "the operator, with an API server, begun before these"
 finish_second
 # The timeout is longer than any wait of its tests, so that they report what they waited for.
@@ -186,8 +190,8 @@ case $? in
 4) fail "images could not be loaded into the cluster" "$log" ;;
 *) fail "the cluster did not come up" "$log" ;;
 esac
-# The parallel tests wait for nodes or for their turn.
-run_go cluster "in the cluster" -timeout 45m -parallel 8 "${selected[@]}"
+# The parallel tests wait for nodes or for their turn. TestUpgradeUnderLoad has four minutes for each upgrade.
+run_go cluster "in the cluster" -timeout $((45 + 4 * ${E2E_UPGRADES:-0}))m -parallel 8 "${selected[@]}"
 finish_go scale "many nodes, with an API server, short form, begun before these"
 [ -z "${beside[guest]:-}" ] || finish_go guest "a node with cgroups of version 2, in a virtual machine, begun before these"
 [ $failed -eq "$before" ] || keep_logs "$KTSN_CLUSTER" "$out"

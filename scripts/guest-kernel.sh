@@ -10,6 +10,8 @@
 #   version     the packages' versions
 # Nothing is installed: the packages are fetched and unpacked. Remove the folder to get newer ones.
 set -eu
+# shellcheck source=scripts/separate-apt.sh
+. "$(dirname "$0")/separate-apt.sh"
 
 suite=bookworm
 conformance_modules="sch_taprio sch_etf sch_tbf sch_prio dummy bridge 8021q"
@@ -41,21 +43,8 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 cd "$work"
 
-# Separate package lists, so that the machine's stay unchanged; the machine's mirror.
-uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
-	sed -n "s/^URIs: *\([^ ]*debian\/\{0,1\}\)\$/\1/p; s/^deb .*\(http[^ ]*debian\/\{0,1\}\) $suite .*/\1/p" |
-	head -n 1)
-mkdir -p apt/lists/partial root node clock out
-for part in $suite $suite-backports; do
-	echo "deb ${uri:-http://deb.debian.org/debian} $part main"
-done >apt/sources.list
-apt() {
-	program=$1
-	shift
-	$program -qq -o Dir::Etc::sourcelist="$work/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
-		-o Dir::State::lists="$work/apt/lists" -o Dir::Cache="$work/apt" -o APT::Sandbox::User=root "$@"
-}
-apt apt-get update >&2
+mkdir root node clock out
+prepare_apt "deb $suite main" "deb $suite-backports main"
 kernel=$(apt apt-cache depends linux-image-amd64 | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p')
 echo "Fetching $kernel, iproute2 and linuxptp for virtual machines" >&2
 apt apt-get download "$kernel" iproute2/$suite-backports linuxptp >&2

@@ -7,6 +7,8 @@
 # Nothing is installed: the packages are fetched and unpacked. They use the libraries of Debian 12's QEMU, which must be installed.
 # Remove the folder to get newer ones.
 set -eu
+# shellcheck source=scripts/separate-apt.sh
+. "$(dirname "$0")/separate-apt.sh"
 
 suite=bookworm-backports
 packages="qemu-system-x86 qemu-system-common qemu-system-data seabios"
@@ -29,20 +31,11 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' HUP INT TERM
 cd "$work"
 
-# Separate package lists, so that the machine's stay unchanged; the machine's mirror.
-uri=$(cat /etc/apt/sources.list /etc/apt/sources.list.d/* 2>/dev/null |
-	sed -n "s/^URIs: *\([^ ]*debian\/\{0,1\}\)\$/\1/p; s/^deb .*\(http[^ ]*debian\/\{0,1\}\) bookworm .*/\1/p" |
-	head -n 1)
-mkdir -p apt/lists/partial out/qemu
-echo "deb ${uri:-http://deb.debian.org/debian} $suite main" >apt/sources.list
-apt() {
-	apt-get -qq -o Dir::Etc::sourcelist="$work/apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
-		-o Dir::State::lists="$work/apt/lists" -o Dir::Cache="$work/apt" -o APT::Sandbox::User=root "$@"
-}
-apt update >&2
+mkdir -p out/qemu
+prepare_apt "deb $suite main"
 echo "Fetching QEMU of $suite for virtual machines" >&2
 # shellcheck disable=SC2086 # a list of words
-apt download $packages >&2
+apt apt-get download $packages >&2
 for package in ./*.deb; do
 	dpkg-deb -x "$package" out/qemu
 	# shellcheck disable=SC2016 # a format of dpkg-deb's own

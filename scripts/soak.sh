@@ -18,7 +18,7 @@ for number in "$runs" "$load" "$minutes"; do
 	[[ $number =~ ^[0-9]+$ ]] || { echo "soak.sh: SOAK_RUNS, SOAK_LOAD and SOAK_MINUTES are numbers, and not $number" >&2; exit 2; }
 done
 root=$PWD kept=$PWD/build-soak out=$PWD/out/soak
-unit_suites=(unit unit-images unit-cluster) # as scripts/unit.sh
+unit_suites=(unit unit-images unit-cluster) # as scripts/unit.sh, without the scripts of the release
 export KTSN_BIN_DIR=$PWD/bin
 
 loops='' c='' # process groups

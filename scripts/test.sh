@@ -101,6 +101,14 @@ if changed "the unit tests of ktsn-bench" bench internal/testlab; then
 	run_go bench "Go, the laboratory"
 	CGO_ENABLED=1 run_go race-bench "Go, the laboratory, with the race detector" -race
 fi
+if changed "the comparison of schedules with tsnkit" internal/shared/streams test/yardstick; then
+	if run scripts/yardstick.sh --install >"$logs/yardstick.install" 2>&1; then
+		run_go yardstick-short "schedules compared with tsnkit, 20 cases"
+	else
+		failure "tsnkit cannot be installed" "$logs/yardstick.install"
+		failed=$((failed + 1))
+	fi
+fi
 finish_fuzz
 [ "$(id -u)" -ne 0 ] || renice -n 0 -p $$ >/dev/null
 finish_go content "what is sent, dropped and counted, in network namespaces, begun before these"

@@ -14,6 +14,7 @@ c=$!
 trap 'finish $c' EXIT
 run_go unit "Go" -short
 run_go unit-images "Go, the image builder" -short
+run_go unit-release "scripts of the release" -short -count=1 # Go does not see which files they read
 run_go unit-bench "Go, the laboratory" -short
 run_go unit-kubevirt "Go, the sidecar of KubeVirt" -short
 run_go unit-federator "Go, the federator" -short
@@ -30,7 +31,7 @@ if [ $skipped -gt 0 ]; then
 	echo
 	echo "Skipped:"
 	{
-		for suite in unit unit-bench unit-images unit-federator unit-cluster unit-kata; do
+		for suite in unit unit-bench unit-images unit-release unit-federator unit-cluster unit-kata; do
 			told skip "$logs/$suite" | sed -n 's/^ *[^ ]*_test\.go:[0-9]*: //p'
 		done
 		sed -n 's/.* SKIP .*/a program of C tests, see build\/meson-logs\/testlog.txt/p' "$logs/meson"

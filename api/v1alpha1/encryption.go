@@ -15,28 +15,36 @@ func (s *TSNNetworkSpec) Encrypted() bool {
 // MostClusterKeys limits the keys of clusters in a TSNNode (spec.clusterKeys) and the number of clusters that are pinned automatically.
 const MostClusterKeys = 256
 
-// Names of objects and fields with the keys of clusters.
+// Other names.
 const (
 	// ClusterKeySecret : the Secret in the operator's namespace with the key that signs the cluster's nodes.
 	ClusterKeySecret = "kubernetsn-cluster-key"
-	// ClusterKeyField : its field with the private key: 32 bytes, the seed of an Ed25519 key.
-	ClusterKeyField = "ed25519-seed"
-	// ClusterKeySuccessionField : its field with the former public keys, each with its signature of the next one.
-	ClusterKeySuccessionField = "succession"
-	// ClusterKeyRolledField : its field with the value of RollAnnotation for which the key was replaced last.
-	ClusterKeyRolledField = "rolled"
-	// RollAnnotation is an annotation of the Secret. A new value makes the operator replace the cluster's key.
-	RollAnnotation = "kubernetsn.io/roll"
 	// ClusterKeyPins : the ConfigMap in the operator's namespace with the public keys of other clusters and their parts of networks, by the
 	// names of these clusters.
 	ClusterKeyPins = "kubernetsn-cluster-keys"
-	// KeyAlgorithm : the algorithm of nodes' keys.
+)
+
+// Annotations and labels.
+const (
+	// RollAnnotation is an annotation of the Secret ClusterKeySecret. A new value makes the operator replace the cluster's key.
+	RollAnnotation = "kubernetsn.io/roll"
+)
+
+// Fields of ClusterKeySecret, and the algorithm of nodes' keys.
+const (
+	// ClusterKeyField has the private key: 32 bytes, the seed of an Ed25519 key.
+	ClusterKeyField = "ed25519-seed"
+	// ClusterKeySuccessionField has the former public keys, each with its signature of the next one.
+	ClusterKeySuccessionField = "succession"
+	// ClusterKeyRolledField has the value of RollAnnotation for which the key was replaced last.
+	ClusterKeyRolledField = "rolled"
+	// KeyAlgorithm is the algorithm of nodes' keys.
 	KeyAlgorithm = "X25519"
 )
 
-// Types of conditions about encryption.
+// Types of conditions of a TSNNetwork, and of its nodes.
 const (
-	// ConditionEncryptionOperational of a node is True if frames of the network to all of its other nodes are encrypted. Networks without
+	// ConditionEncryptionOperational is True for a node if frames of the network to all of its other nodes are encrypted. Networks without
 	// spec.encryption do not have it.
 	ConditionEncryptionOperational = "EncryptionOperational"
 )

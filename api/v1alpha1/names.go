@@ -2,8 +2,10 @@
 
 package v1alpha1
 
+// Annotations and labels.
 const (
-	// NetworkAnnotation names the networks of a pod, separated by commas. It is read when the pod is created.
+	// NetworkAnnotation names the networks of a pod, separated by commas. It is read when the pod is created. As a label of a headless Service it
+	// names the network of the addresses that the Service's name has.
 	NetworkAnnotation = "kubernetsn.io/network"
 	// ContainersAnnotation names the containers of a pod whose timed messages KuberneTSN takes, separated by commas. The default is all
 	// containers except init containers that end before the others start.
@@ -11,9 +13,16 @@ const (
 	// UnseenAnnotation selects what happens to a pod's datagrams with a transmit time that libktsn.so does not see: "drop" (the default),
 	// or "pass", which sends them at once, too early. It is read when the pod is created.
 	UnseenAnnotation = "kubernetsn.io/unseen"
+	// OffNetworkAnnotation selects what happens to a pod's messages with a transmit time that would leave through an interface that is not
+	// of its networks, such as eth0: "refuse" (the default), or "pass", which sends them at once, too early. It is read when the pod is
+	// created.
+	OffNetworkAnnotation = "kubernetsn.io/off-network"
 	// ReceiveAnnotation with the value "ring" delivers datagrams of other nodes to a pod through memory that libktsn.so reads, on networks
 	// whose spec.receive.rings is Allowed. It is read when the pod is created.
 	ReceiveAnnotation = "kubernetsn.io/receive"
+	// AddressesAnnotation requests addresses of a pod's networks, separated by commas, such as "10.70.255.7". The pods of a StatefulSet request
+	// ranges of static addresses, such as "10.70.255.16/28", of which each gets the address with its number. It is read when the pod is created.
+	AddressesAnnotation = "kubernetsn.io/addresses"
 	// DeviceAnnotation selects how a pod's interfaces are connected to a virtual machine in it: "tap", "vhost-user" or "vfio". The default
 	// is "tap" for pods of KubeVirt; for pods of Kata it depends on the runtime, and is "veth" if the runtime takes the interface itself.
 	// It is read when the pod is created.
@@ -26,6 +35,10 @@ const (
 	// DeviceOwnerAnnotation sets the user ID of the process of a pod's virtual machine. The default is 107 for pods of KubeVirt and 0
 	// otherwise.
 	DeviceOwnerAnnotation = "kubernetsn.io/device-owner"
+	// RuntimeAnnotation with the value "unchecked" admits a pod whose RuntimeClass or handler has a name of gVisor, which is refused otherwise.
+	RuntimeAnnotation = "kubernetsn.io/runtime"
+	// SelectorAnnotation selects by labels, such as "app=talker", the pods of a Service with the label kubernetsn.io/network.
+	SelectorAnnotation = "kubernetsn.io/selector"
 	// PodLabel is set on pods with the annotation kubernetsn.io/network, or with labels of links, when they are created. Its value is
 	// true.
 	PodLabel = "kubernetsn.io/on-network"
@@ -46,6 +59,9 @@ const (
 	EndpointLabelPrefix = "endpoint.kubernetsn.io/"
 	// NetworkLabel names the TSNNetwork of a NetworkAttachmentDefinition or of TSNPeers.
 	NetworkLabel = "kubernetsn.io/tsnnetwork"
+	// ClockLabelPrefix and the name of a TSNNetwork form the label of a node whose clock is not accurate enough for the network. New pods of
+	// the network are not scheduled there. Its value is ClockLost.
+	ClockLabelPrefix = "clock.kubernetsn.io/"
 )
 
 // Other names.
@@ -54,7 +70,7 @@ const (
 	Finalizer = "kubernetsn.io/in-use"
 	// HubHeartbeat is the ConfigMap in the operator's namespace that a hub renews in each of its clusters. Karmada does not propagate Leases.
 	HubHeartbeat = "kubernetsn-hub"
-	// HubObservedAt is its key with the time of the last renewal, in RFC 3339.
+	// HubObservedAt is the key of HubHeartbeat with the time of the last renewal, in RFC 3339.
 	HubObservedAt = "observedAt"
 	// CSIDriver is the driver of the volume that gives a pod the folder with libktsn.so and the pod's own socket.
 	CSIDriver = "csi.kubernetsn.io"
@@ -68,16 +84,27 @@ const (
 	UnseenPass = "pass"
 )
 
+// Values of OffNetworkAnnotation.
+const (
+	// OffNetworkRefuse : sendmsg fails with ENETUNREACH; what libktsn.so does not see is dropped and counted.
+	OffNetworkRefuse = "refuse"
+	// OffNetworkPass : such messages are sent at once, too early.
+	OffNetworkPass = "pass"
+)
+
+// RuntimeUnchecked is the value of RuntimeAnnotation.
+const RuntimeUnchecked = "unchecked"
+
 // ReceiveRing is the value of ReceiveAnnotation.
 const ReceiveRing = "ring"
 
 // Values of DeviceAnnotation.
 const (
-	// DeviceTap : by a tap in the pod's network namespace.
+	// DeviceTap : a tap in the pod's network namespace.
 	DeviceTap = "tap"
-	// DeviceVhostUser : by a socket of vhost-user in the pod's volume.
+	// DeviceVhostUser : a socket of vhost-user in the pod's volume.
 	DeviceVhostUser = "vhost-user"
-	// DeviceVFIO : by a network card of the node, of those that the network has (spec.cards).
+	// DeviceVFIO : a network card of the node that spec.cards of the network lists.
 	DeviceVFIO = "vfio"
 )
 
@@ -117,10 +144,6 @@ const (
 	OnLossRefuse = "Refuse"
 )
 
-// ClockLabelPrefix and the name of a network form the label of a node whose clock is not good enough for that network. New pods of the
-// network are not scheduled there. Its value is ClockLost.
-const ClockLabelPrefix = "clock.kubernetsn.io/"
-
 // ClockLost is the value of labels with ClockLabelPrefix.
 const ClockLost = "lost"
 
@@ -141,12 +164,29 @@ const (
 	// ConditionCaptureOperational is True for a node if the frames that spec.capture selects go through its ktsnd. A node without
 	// captured pods does not have it.
 	ConditionCaptureOperational = "CaptureOperational"
+	// ConditionPeersReachable is True for a node if it receives from the other nodes of its cluster on the network, as far as that is
+	// measured. A node without others does not have it.
+	ConditionPeersReachable = "PeersReachable"
 	// ConditionClockSynchronized is True for a node if its clock is good enough for the network's spec.clock, and for a network if the
 	// clocks of all its nodes are. Networks without spec.clock do not have it.
 	ConditionClockSynchronized = "ClockSynchronized"
 	// ConditionHubSeen is True for a network with spec.ipv4.part if the hub has renewed its heartbeat recently. The network keeps working
 	// in the cluster while it is False; only new nodes of other clusters are unknown.
 	ConditionHubSeen = "HubSeen"
+)
+
+// Types of conditions of pods.
+const (
+	// ConditionAttached : the pod has an interface on each network of its annotation kubernetsn.io/network. It is also the readiness gate of
+	// such pods. Only the agent of the pod's node sets it.
+	ConditionAttached = "kubernetsn.io/attached"
+)
+
+// Types of conditions of a TSNNode.
+const (
+	// ConditionHostReady is False if a setting of the node stops traffic for certain: the message has the cause and the remedy. It is Unknown
+	// while not all settings can be checked. Networks stay Ready meanwhile.
+	ConditionHostReady = "HostReady"
 )
 
 // Types of conditions of a TSNLink.
@@ -165,9 +205,9 @@ const (
 const (
 	// LinkMakerLabel names the creator of a TSNLink, which also removes it: MakerOperator or MakerFederator.
 	LinkMakerLabel = "kubernetsn.io/link-maker"
-	// MakerOperator : ktsn-operator, for two pods of its cluster.
+	// MakerOperator : ktsn-operator creates the links of two pods of its cluster.
 	MakerOperator = "operator"
-	// MakerFederator : ktsn-federator, for pods of two clusters.
+	// MakerFederator : ktsn-federator creates the links of pods of two clusters.
 	MakerFederator = "federator"
 	// ServiceLabel names the TSNService of an object.
 	ServiceLabel = "kubernetsn.io/tsnservice"
@@ -212,7 +252,13 @@ const (
 	// ReasonTSNNodeLeftOut : the node has no subnet of a network's ranges, or no tunnel address of its own; pods there cannot be on the
 	// network.
 	ReasonTSNNodeLeftOut = "TSNNodeLeftOut"
-	// ReasonClockSynchronized : the clock of the node is good enough again. Other states have the reasons of conditions below.
+	// ReasonTSNNodeRepaired : another program changed or removed bridges, tunnels or ports of networks on the node, and the agent
+	// repaired them.
+	ReasonTSNNodeRepaired = "TSNNodeRepaired"
+	// ReasonTSNFilterRestored : another program removed or changed the filter that protects the tunnels of the node, and the agent restored
+	// it.
+	ReasonTSNFilterRestored = "TSNFilterRestored"
+	// ReasonClockSynchronized : the clock of the node is good enough again. Other states have the reasons of conditions.
 	ReasonClockSynchronized = "ClockSynchronized"
 	// ReasonClockStepped : the clock of the node was stepped.
 	ReasonClockStepped = "ClockStepped"
@@ -222,6 +268,12 @@ const (
 const (
 	// ReasonAsAsked : the spec is fulfilled.
 	ReasonAsAsked = "AsAsked"
+	// ReasonMultusPassedBy : the pod's sandbox was made without Multus, so that the pod is on none of its networks.
+	ReasonMultusPassedBy = "MultusPassedBy"
+	// ReasonNotAttached : Multus did not attach the pod to the network.
+	ReasonNotAttached = "NotAttached"
+	// ReasonDetached : the pod's interface on the network was removed while the pod runs.
+	ReasonDetached = "Detached"
 	// ReasonScheduleInvalid : the schedule breaks a rule, which the message names. The previous schedule stays in force.
 	ReasonScheduleInvalid = "ScheduleInvalid"
 	// ReasonScheduleOfAnother : an older network has a schedule or traffic classes; only one network of a cluster can have them.
@@ -238,12 +290,22 @@ const (
 	ReasonNodeSilent = "NodeSilent"
 	// ReasonNodeLeftOut : a node has no tunnel address of its own, so other nodes do not reach its pods.
 	ReasonNodeLeftOut = "NodeLeftOut"
+	// ReasonTunnelAddress : a node's ktsnd does not send from the tunnel address of the Node, so other nodes drop its frames.
+	ReasonTunnelAddress = "TunnelAddress"
+	// ReasonPeerSilent : a node has received nothing from another one for more than 42 s; the message names both.
+	ReasonPeerSilent = "PeerSilent"
+	// ReasonPeersUnknown : no other node has been heard of yet. With Open vSwitch this is not measured.
+	ReasonPeersUnknown = "PeersUnknown"
+	// ReasonHostUnchecked : the settings of the node cannot be checked; the message has the cause.
+	ReasonHostUnchecked = "HostUnchecked"
 	// ReasonMultusMissing : the cluster has no NetworkAttachmentDefinitions.
 	ReasonMultusMissing = "MultusMissing"
 	// ReasonInUse : the network was deleted and still has pods.
 	ReasonInUse = "InUse"
-	// ReasonOverlaps : an older network has the VNI or a part of the range.
+	// ReasonOverlaps : an older network has the VNI or a part of the range, or pods, Services or nodes of the cluster have a part of the range.
 	ReasonOverlaps = "Overlaps"
+	// ReasonPortReserved : spec.port is the UDP port of encrypted tunnels, the chart's encryption.port.
+	ReasonPortReserved = "PortReserved"
 	// ReasonSpanOfHub : the network has spec.span, which only a hub reads.
 	ReasonSpanOfHub = "SpanOfHub"
 	// ReasonMTUTooLarge : spec.mtu is too large for the uplinks of some nodes.
@@ -269,7 +331,7 @@ const (
 	ReasonClockHoldover = "ClockHoldover"
 	// ReasonClockUnsynchronized : the error of the node's clock may exceed the network's limit.
 	ReasonClockUnsynchronized = "ClockUnsynchronized"
-	// ReasonClockUnknown : nothing is known to synchronise the node's clock, or its error is not known yet.
+	// ReasonClockUnknown : no program that synchronises the node's clock was found, or its error is not known yet.
 	ReasonClockUnknown = "ClockUnknown"
 	// ReasonTwoClockMasters : two programs of the node set the same clock.
 	ReasonTwoClockMasters = "TwoClockMasters"
@@ -284,6 +346,8 @@ const (
 	ReasonServiceForbidden = "ServiceForbidden"
 	// ReasonLabelInvalid : the value of a label of links is not a valid interface name.
 	ReasonLabelInvalid = "LabelInvalid"
+	// ReasonServiceInvalid : a Service with the label kubernetsn.io/network gets no addresses; the message has the reason.
+	ReasonServiceInvalid = "ServiceInvalid"
 	// ReasonNoEndpoint : a service has no ready endpoint in the cluster.
 	ReasonNoEndpoint = "NoEndpoint"
 	// ReasonNoElement : a chain element has no ready pod.

@@ -14,7 +14,7 @@ type TSNNetworkStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
-	// pods is the number of pods on the network.
+	// pods is the number of pods on the network. Pods whose condition kubernetsn.io/attached is False do not count.
 	// +optional
 	Pods int32 `json:"pods"`
 	// nodesReady is the number of ready nodes and the number of nodes with pods on the network, such as 2/3.

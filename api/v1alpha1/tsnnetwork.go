@@ -47,15 +47,35 @@ type TSNNetworkList struct {
 	Items           []TSNNetwork `json:"items"`
 }
 
+// NetworkRoute is a route of a network's pods.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.via) || isIP(self.via) && isCIDR(self.to) && ip(self.via).family() == cidr(self.to).ip().family()",message="via must be an address of the same family as to"
+type NetworkRoute struct {
+	// to is the range of addresses, /4 or smaller: the pod's default route stays on its primary network.
+	// +kubebuilder:validation:MaxLength=43
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self) == cidr(self).masked() && cidr(self).prefixLength() >= 4",message="to must be a range of /4 or smaller, written by its first address, such as 10.9.0.0/16"
+	// +required
+	To string `json:"to"`
+	// via is the address of a router on the network. By default the addresses are on the network themselves.
+	// +kubebuilder:validation:MaxLength=39
+	// +optional
+	Via string `json:"via,omitempty"`
+}
+
 // TSNNetworkSpec is the desired state of a network.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.ipv6) == has(oldSelf.ipv6)",message="ipv6 cannot be added to or taken from a network that pods may be on; make another TSNNetwork"
 // +kubebuilder:validation:XValidation:rule="has(self.ipv4.part) == has(oldSelf.ipv4.part)",message="ipv4.part cannot be added to or taken from a network that pods may be on: nodes would get other addresses; make another TSNNetwork"
 // +kubebuilder:validation:XValidation:rule="!has(self.ipv6) || has(self.ipv6.part) == has(self.ipv4.part)",message="ipv4.part and ipv6.part must be given together: a cluster has a part of each range or of none"
 // +kubebuilder:validation:XValidation:rule="has(self.span) == has(oldSelf.span)",message="span cannot be added to or taken from a network: clusters have parts of it; make another TSNNetwork"
+// +kubebuilder:validation:XValidation:rule="!has(self.span) || !has(self.ipv4.static) && (!has(self.ipv6) || !has(self.ipv6.static))",message="static ranges need a network of one cluster: leave out span"
 // +kubebuilder:validation:XValidation:rule="!has(self.span) || !has(self.ipv4.part)",message="span and ipv4.part exclude each other: a hub has the one, a member cluster the other"
+// +kubebuilder:validation:XValidation:rule="!has(self.routes) || self.routes.all(r, !isCIDR(r.to) || !(isCIDR(self.ipv4.cidr) && (cidr(self.ipv4.cidr).containsCIDR(r.to) || cidr(r.to).containsCIDR(self.ipv4.cidr))) && !(has(self.ipv6) && isCIDR(self.ipv6.cidr) && (cidr(self.ipv6.cidr).containsCIDR(r.to) || cidr(r.to).containsCIDR(self.ipv6.cidr))))",message="routes must not overlap the network's own ranges, to which pods have routes"
+// +kubebuilder:validation:XValidation:rule="!has(self.routes) || self.routes.all(r, !isCIDR(r.to) || cidr(r.to).ip().family() == 4 || has(self.ipv6))",message="routes of IPv6 need ipv6: pods of a network without it have no address of IPv6 there"
+// +kubebuilder:validation:XValidation:rule="!has(self.routes) || self.routes.all(r, !has(r.via) || !isIP(r.via) || isCIDR(self.ipv4.cidr) && cidr(self.ipv4.cidr).containsIP(r.via) || has(self.ipv6) && isCIDR(self.ipv6.cidr) && cidr(self.ipv6.cidr).containsIP(r.via))",message="via of routes must be an address in the network's own ranges"
 type TSNNetworkSpec struct {
-	// vni is the VXLAN network identifier. Each network has its own. It cannot be changed.
+	// vni is the VXLAN network identifier, below 8388608: larger numbers are reserved for links. Each network has its own. It cannot be
+	// changed.
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=16777215
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="vni cannot be changed; make another TSNNetwork and move the pods to it"
@@ -63,13 +83,16 @@ type TSNNetworkSpec struct {
 	VNI int32 `json:"vni"`
 
 	// ipv4 is the range from which pods get their addresses. Each node with pods on the network gets a subnet of it.
-	// +kubebuilder:validation:XValidation:rule="isCIDR(self.cidr) && cidr(self.cidr).ip().family() == 4",message="ipv4.cidr must be a range of IPv4 such as 10.42.0.0/16"
-	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr) == cidr(self.cidr).masked()",message="ipv4.cidr has bits set after its prefix; write the range's first address, such as 10.42.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self.cidr) && cidr(self.cidr).ip().family() == 4",message="ipv4.cidr must be a range of IPv4 such as 10.70.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || cidr(self.cidr) == cidr(self.cidr).masked()",message="ipv4.cidr has bits set after its prefix; write the range's first address, such as 10.70.0.0/16"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || (cidr(self.cidr).prefixLength() <= self.nodePrefixLength && self.nodePrefixLength - cidr(self.cidr).prefixLength() <= 16)",message="ipv4.nodePrefixLength must be that of cidr or up to 16 more: it divides the range among nodes"
 	// +kubebuilder:validation:XValidation:rule="self.nodePrefixLength <= 30",message="ipv4.nodePrefixLength must be at most 30, or no address would be left for pods"
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || !isCIDR(oldSelf.cidr) || cidr(self.cidr).containsCIDR(cidr(oldSelf.cidr))",message="ipv4.cidr can only grow: the range before must lie in it, because pods have addresses of it"
-	// +kubebuilder:validation:XValidation:rule="!has(self.part) || isCIDR(self.part) && isCIDR(self.cidr) && cidr(self.part).ip().family() == 4 && cidr(self.cidr).containsCIDR(cidr(self.part)) && cidr(self.part) == cidr(self.part).masked() && cidr(self.part).prefixLength() <= self.nodePrefixLength",message="ipv4.part must be a range of IPv4 in ipv4.cidr that is not smaller than a node's part, such as 10.42.16.0/20"
+	// +kubebuilder:validation:XValidation:rule="!has(self.part) || isCIDR(self.part) && isCIDR(self.cidr) && cidr(self.part).ip().family() == 4 && cidr(self.cidr).containsCIDR(cidr(self.part)) && cidr(self.part) == cidr(self.part).masked() && cidr(self.part).prefixLength() <= self.nodePrefixLength",message="ipv4.part must be a range of IPv4 in ipv4.cidr that is not smaller than a node's part, such as 10.70.16.0/20"
 	// +kubebuilder:validation:XValidation:rule="!has(self.part) || !has(oldSelf.part) || !isCIDR(self.part) || !isCIDR(oldSelf.part) || cidr(self.part).containsCIDR(cidr(oldSelf.part))",message="ipv4.part can only grow: the part before must lie in it, because pods have addresses of it"
+	// +kubebuilder:validation:XValidation:rule="!has(self.static) || isCIDR(self.static) && isCIDR(self.cidr) && cidr(self.static).ip().family() == 4 && cidr(self.cidr).containsCIDR(cidr(self.static)) && cidr(self.static) == cidr(self.static).masked()",message="ipv4.static must be a range of IPv4 in ipv4.cidr, written by its first address, such as 10.70.255.0/24"
+	// +kubebuilder:validation:XValidation:rule="!has(self.static) || !has(self.part)",message="ipv4.static needs a network of one cluster: leave out part"
+	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.static) || has(self.static) && isCIDR(self.static) && isCIDR(oldSelf.static) && cidr(self.static).containsCIDR(cidr(oldSelf.static))",message="ipv4.static can only be added or grow: pods have addresses of it"
 	// +required
 	IPv4 Range4 `json:"ipv4,omitzero"`
 
@@ -80,6 +103,9 @@ type TSNNetworkSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!isCIDR(self.cidr) || !isCIDR(oldSelf.cidr) || cidr(self.cidr).containsCIDR(cidr(oldSelf.cidr))",message="ipv6.cidr can only grow: the range before must lie in it, because pods have addresses of it"
 	// +kubebuilder:validation:XValidation:rule="!has(self.part) || isCIDR(self.part) && isCIDR(self.cidr) && cidr(self.part).ip().family() == 6 && cidr(self.cidr).containsCIDR(cidr(self.part)) && cidr(self.part) == cidr(self.part).masked() && cidr(self.part).prefixLength() <= self.nodePrefixLength",message="ipv6.part must be a range of IPv6 in ipv6.cidr that is not smaller than a node's part, such as fd42:0:0:1000::/52"
 	// +kubebuilder:validation:XValidation:rule="!has(self.part) || !has(oldSelf.part) || !isCIDR(self.part) || !isCIDR(oldSelf.part) || cidr(self.part).containsCIDR(cidr(oldSelf.part))",message="ipv6.part can only grow: the part before must lie in it, because pods have addresses of it"
+	// +kubebuilder:validation:XValidation:rule="!has(self.static) || isCIDR(self.static) && isCIDR(self.cidr) && cidr(self.static).ip().family() == 6 && cidr(self.cidr).containsCIDR(cidr(self.static)) && cidr(self.static) == cidr(self.static).masked()",message="ipv6.static must be a range of IPv6 in ipv6.cidr, written by its first address, such as fd42:0:0:ffff::/64"
+	// +kubebuilder:validation:XValidation:rule="!has(self.static) || !has(self.part)",message="ipv6.static needs a network of one cluster: leave out part"
+	// +kubebuilder:validation:XValidation:rule="!has(oldSelf.static) || has(self.static) && isCIDR(self.static) && isCIDR(oldSelf.static) && cidr(self.static).containsCIDR(cidr(oldSelf.static))",message="ipv6.static can only be added or grow: pods have addresses of it"
 	// +optional
 	IPv6 *Range6 `json:"ipv6,omitempty"`
 
@@ -94,9 +120,18 @@ type TSNNetworkSpec struct {
 	// +optional
 	MTU int32 `json:"mtu,omitempty"`
 
-	// uplinks requires certain interfaces between nodes. The first entry whose nodeSelector matches a node applies to it; if none
-	// matches, pods cannot be attached there. By default the interface is the one that the node's ktsnd was started with. ktsnd
-	// serves one interface; if the entry names a different one, the node reports an error.
+	// port is the UDP port to which nodes send the network's VXLAN packets. Several networks can have the same. Encrypted packets go to
+	// encryption.port of the chart instead, and port must differ from it. It cannot be changed.
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="port cannot be changed: the nodes' tunnels have it; make another TSNNetwork and move the pods to it"
+	// +kubebuilder:default=4789
+	// +optional
+	Port int32 `json:"port,omitempty"`
+
+	// uplinks requires certain interfaces between nodes. The first entry whose nodeSelector matches a node applies; if none matches, pods
+	// cannot be attached there. By default the interface is that of the node's ktsnd. If the entry names a different one, the node reports
+	// an error.
 	// +kubebuilder:validation:MaxItems=32
 	// +listType=atomic
 	// +optional
@@ -119,36 +154,42 @@ type TSNNetworkSpec struct {
 	// +optional
 	Schedule *GateParameterTable `json:"schedule,omitempty"`
 
-	// capture selects the frames that ktsnd takes from the network's pods in addition to messages through libktsn.so. None: no frames;
-	// datagrams with a transmit time that libktsn.so does not see are dropped. Timed: frames with a transmit time. All: all frames, so
-	// that the gates apply to everything that a pod sends; frames without a transmit time leave in the next window of their class, or
-	// through the kernel while ktsnd does not answer. Changes apply to pods that are created afterwards.
+	// capture selects the frames that ktsnd takes from pods in addition to messages through libktsn.so. None: no frames; datagrams with a
+	// transmit time that libktsn.so does not see are dropped. Timed: frames with a transmit time. All: all frames, so that the gates apply
+	// to everything that a pod sends; frames without a transmit time leave in the next window of their class, or through the kernel while
+	// ktsnd does not answer. Changes apply to pods that are created afterwards.
 	// +kubebuilder:validation:Enum=None;Timed;All
 	// +kubebuilder:default=Timed
 	// +optional
 	Capture string `json:"capture,omitempty"`
 
 	// encryption of frames between nodes (ESP with AES-GCM). None: frames are not encrypted. Preferred: frames are encrypted while all
-	// nodes of the network can; otherwise all are sent in clear, and the condition Degraded names a node that cannot encrypt. Required:
-	// frames that cannot be encrypted are not sent, and pods are refused on nodes that cannot encrypt. Preferred and Required reduce the
-	// MTU of interfaces by 37. The value can be changed while pods run: frames are lost until all nodes know it, and interfaces with a
-	// larger MTU get the smaller one.
+	// nodes of the network can; otherwise the condition Degraded names a node that cannot. Required: frames that cannot be encrypted are
+	// not sent, and nodes that cannot encrypt reject pods. Encryption reduces the MTU of interfaces by 37. After a change, frames are lost
+	// until all nodes know the new value.
 	// +kubebuilder:validation:Enum=None;Preferred;Required
 	// +kubebuilder:default=None
 	// +optional
 	Encryption string `json:"encryption,omitempty"`
 
-	// cards are PCI addresses of network cards, such as 0000:02:00.0, for pods of Kata with the annotation kubernetsn.io/device: vfio.
-	// Each pod gets one card instead of an interface on the network. A node uses the cards of the list that it has and does not use
-	// itself.
+	// routes are further routes of the pods through the network. Multicast without a named interface goes through the network with a route to
+	// 224.0.0.0/4 or ff00::/8. Changes apply to pods that are created afterwards.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=to
+	// +optional
+	Routes []NetworkRoute `json:"routes,omitempty"`
+
+	// cards are PCI addresses of network cards, such as 0000:02:00.0, for pods of Kata with the annotation kubernetsn.io/device: vfio. Each
+	// pod gets one card instead of an interface. A node uses the listed cards that it has and does not use itself.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:Pattern=`^([0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]$`
 	// +listType=set
 	// +optional
 	Cards []string `json:"cards,omitempty"`
 
-	// cardNamespaces are the names of the namespaces whose pods may have cards. By default no pod may. A virtual machine with a card
-	// sends directly to the wire: the network guarantees nothing about its frames.
+	// cardNamespaces are the namespaces whose pods may have cards. By default no pod may. A virtual machine with a card sends directly to
+	// the wire: the network guarantees nothing about its frames.
 	// +kubebuilder:validation:MaxItems=64
 	// +kubebuilder:validation:items:MaxLength=63
 	// +listType=set
@@ -164,7 +205,8 @@ type TSNNetworkSpec struct {
 	// +optional
 	Clock *ClockRequirement `json:"clock,omitempty"`
 
-	// limits of each pod of the network at its node's ktsnd.
+	// limits of each pod of the network at its node's ktsnd. The defaults are options of ktsnd. A pod on several networks has the lowest of
+	// each limit.
 	// +optional
 	Limits *PodLimits `json:"limits,omitempty"`
 
@@ -174,9 +216,25 @@ type TSNNetworkSpec struct {
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
 }
 
+const (
+	// DefaultPort is the UDP port of tunnels, unless a network has another one.
+	DefaultPort = 4789
+	// DefaultEncryptedPort is the UDP port of encrypted tunnels, unless the chart's encryption.port is another one.
+	DefaultEncryptedPort = 4793
+)
+
+// TunnelPort returns the UDP port of the network's tunnels while they are not encrypted. Objects that did not pass through the API server
+// have no default.
+func (s *TSNNetworkSpec) TunnelPort() uint16 {
+	if s.Port == 0 {
+		return DefaultPort
+	}
+	return uint16(s.Port)
+}
+
 // Range4 is an IPv4 range that is divided into node subnets.
 type Range4 struct {
-	// cidr is the whole range, such as 10.42.0.0/16. It can grow but not shrink.
+	// cidr is the whole range, such as 10.70.0.0/16. It can grow but not shrink.
 	// +kubebuilder:validation:MaxLength=18
 	// +required
 	CIDR string `json:"cidr"`
@@ -187,11 +245,16 @@ type Range4 struct {
 	// +kubebuilder:default=24
 	// +optional
 	NodePrefixLength int32 `json:"nodePrefixLength,omitempty"`
-	// part is this cluster's share of cidr, such as 10.42.16.0/20, on a network of several clusters. Its nodes have subnets of it.
+	// part is this cluster's share of cidr, such as 10.70.16.0/20, on a network of several clusters. Its nodes have subnets of it.
 	// A hub sets it. It can grow but not shrink.
 	// +kubebuilder:validation:MaxLength=18
 	// +optional
 	Part string `json:"part,omitempty"`
+	// static is a part of cidr, such as 10.70.255.0/24, that nodes get no subnets of. A pod that requests an address of it can have it on any
+	// node. It can be added and grow, but not shrink.
+	// +kubebuilder:validation:MaxLength=18
+	// +optional
+	Static string `json:"static,omitempty"`
 }
 
 // Range6 is an IPv6 range that is divided into node subnets.
@@ -212,6 +275,11 @@ type Range6 struct {
 	// +kubebuilder:validation:MaxLength=43
 	// +optional
 	Part string `json:"part,omitempty"`
+	// static is a part of cidr, such as fd42:0:0:ffff::/64, that nodes get no subnets of. A pod that requests an address of it can have it on any
+	// node. It can be added and grow, but not shrink.
+	// +kubebuilder:validation:MaxLength=43
+	// +optional
+	Static string `json:"static,omitempty"`
 }
 
 // Uplink is the interface of some nodes to the other nodes.
@@ -297,8 +365,8 @@ type PodLimits struct {
 	// +kubebuilder:validation:XValidation:rule="self >= 0 && self <= 1000000000",message="limits.doorbells must be 0 to 1000000000 a second; 0 is any"
 	// +optional
 	Doorbells *int32 `json:"doorbells,omitempty"`
-	// horizon is how far ahead transmit times may be: a whole number with ns, us, ms or s, such as 10s. Messages further
-	// ahead are dropped, and counted as drop-horizon.
+	// horizon is how far ahead transmit times may be: at most 86400s, such as 10s. Messages further ahead are dropped, and counted as
+	// drop-horizon.
 	// +kubebuilder:validation:MaxLength=16
 	// +kubebuilder:validation:XValidation:rule="self.matches('^[0-9]{1,14}(ns|us|ms|s)$') && duration(self) <= duration('86400s')",message="limits.horizon must be a whole number with ns, us, ms or s, at most 86400s, such as 10s"
 	// +optional

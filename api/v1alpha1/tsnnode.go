@@ -49,13 +49,12 @@ type TSNNodeSpec struct {
 	// +listMapKey=name
 	// +optional
 	Networks []NodeNetwork `json:"networks,omitempty"`
-	// gates is the name of the TSNNetwork whose schedule and traffic classes the node's ktsnd executes; empty if there is none. The node
-	// may have no pods on that network.
+	// gates is the name of the TSNNetwork whose schedule and traffic classes the node's ktsnd executes, even if the node has no pods on
+	// that network.
 	// +kubebuilder:validation:MaxLength=63
 	// +optional
 	Gates string `json:"gates,omitempty"`
-	// clusterKeys are the trusted keys for the nodes at the other ends of the node's encrypted links: this cluster's key and the pinned
-	// keys of other clusters. A node without such links has none.
+	// clusterKeys are the trusted keys of clusters at the other ends of the node's encrypted links, including this cluster.
 	// +kubebuilder:validation:MaxItems=256
 	// +listType=map
 	// +listMapKey=cluster
@@ -94,11 +93,14 @@ type TSNNodeStatus struct {
 	// +kubebuilder:validation:MaxLength=128
 	// +optional
 	KtsndVersion string `json:"ktsndVersion,omitempty"`
+	// setsAttached means that the agent sets the condition kubernetsn.io/attached of the node's pods. Pods get the readiness gate of that
+	// name once all running agents do.
+	// +optional
+	SetsAttached bool `json:"setsAttached,omitempty"`
 	// clock is the state of the node's clock.
 	// +optional
 	Clock *NodeClock `json:"clock,omitempty"`
-	// keys of the node while it has a network or a link with encryption: the key in use and, while keys change, the next or the previous
-	// one.
+	// keys of the node while it has a network or a link with encryption, at most the one in use and the next or previous one.
 	// +kubebuilder:validation:MaxItems=2
 	// +listType=map
 	// +listMapKey=id
@@ -112,6 +114,19 @@ type TSNNodeStatus struct {
 	// +kubebuilder:validation:MaxLength=1024
 	// +optional
 	EncryptionUnavailable string `json:"encryptionUnavailable,omitempty"`
+	// conditions: HostReady.
+	// +kubebuilder:validation:MaxItems=16
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+	// hostFindings are settings of the node that impair traffic and do not stop it for certain; those that do are in the condition
+	// HostReady.
+	// +kubebuilder:validation:MaxItems=32
+	// +listType=map
+	// +listMapKey=reason
+	// +optional
+	HostFindings []HostFinding `json:"hostFindings,omitempty"`
 	// networks has the reports about the networks of spec.networks.
 	// +kubebuilder:validation:MaxItems=1024
 	// +listType=map
@@ -142,11 +157,27 @@ type NodeNetworkStatus struct {
 	// scheduleHash is the hash of the schedule that the node's ktsnd executes.
 	// +optional
 	ScheduleHash string `json:"scheduleHash,omitempty"`
-	// conditions: Ready, ScheduleOperational if the network has a schedule, CaptureOperational if frames of its pods are captured,
-	// ClockSynchronized if the network has spec.clock, and EncryptionOperational if it has spec.encryption.
+	// conditions: Ready, PeersReachable if the network has other nodes, ScheduleOperational if the network has a schedule,
+	// CaptureOperational if frames of its pods are captured, ClockSynchronized if the network has spec.clock, and EncryptionOperational if it has spec.encryption.
 	// +kubebuilder:validation:MaxItems=16
 	// +listType=map
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// HostFinding is a setting of a node that impairs traffic.
+type HostFinding struct {
+	// reason identifies the kind of the finding.
+	// +kubebuilder:validation:MaxLength=63
+	// +required
+	Reason string `json:"reason"`
+	// message describes the setting.
+	// +kubebuilder:validation:MaxLength=1024
+	// +required
+	Message string `json:"message"`
+	// remedy says how to change it.
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	Remedy string `json:"remedy,omitempty"`
 }

@@ -6,8 +6,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// MaxPeers limits the nodes of one TSNPeers.
-const MaxPeers = 100
+const (
+	// MaxPeers limits the nodes of one TSNPeers.
+	MaxPeers = 100
+	// MaxNodeAddresses limits the static addresses of a node's pods on a network: ktsnd has at most 64 subnets of a node.
+	MaxNodeAddresses = 60
+	// MaxPeersAddresses limits the static addresses of all nodes of one TSNPeers, which would be larger than the 1.5 MiB that etcd stores: an
+	// address takes up to 430 bytes.
+	MaxPeersAddresses = 2000
+)
 
 // TSNPeers lists some nodes of a network, as an EndpointSlice lists some endpoints of a Service. All TSNPeers with the network's label
 // kubernetsn.io/tsnnetwork together are the network's nodes. The operator writes the TSNPeers of its cluster.
@@ -82,7 +89,7 @@ type PeerNode struct {
 	Address string `json:"address"`
 	// ipv4 is the node's subnet of the network's spec.ipv4.
 	// +kubebuilder:validation:MaxLength=18
-	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4",message="ipv4 must be a range of IPv4, such as 10.42.1.0/24"
+	// +kubebuilder:validation:XValidation:rule="isCIDR(self) && cidr(self).ip().family() == 4",message="ipv4 must be a range of IPv4, such as 10.70.1.0/24"
 	// +required
 	IPv4 string `json:"ipv4"`
 	// ipv6 is the node's subnet of the network's spec.ipv6, if the network has one.
@@ -90,6 +97,11 @@ type PeerNode struct {
 	// +kubebuilder:validation:XValidation:rule="self == '' || isCIDR(self) && cidr(self).ip().family() == 6",message="ipv6 must be a range of IPv6, such as fd42:0:0:1::/64"
 	// +optional
 	IPv6 string `json:"ipv6,omitempty"`
+	// addresses are the addresses of the network's static ranges that pods of the node have. A TSNPeers has at most 2000 of them.
+	// +kubebuilder:validation:MaxItems=60
+	// +listType=atomic
+	// +optional
+	Addresses []PodAddress `json:"addresses,omitempty"`
 	// mtu is the largest MTU that pods' interfaces of the network can have on the node, in bytes; 0 if unknown.
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=65535
@@ -121,8 +133,25 @@ type PeerNode struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	Sequence int64 `json:"sequence,omitempty"`
-	// signature of the node's cluster over the network's name and all fields above except mtu (Ed25519, base64).
+	// signature of the node's cluster over the network's name and all fields above except mtu and the pods of addresses (Ed25519, base64).
 	// +kubebuilder:validation:MaxLength=88
 	// +optional
 	Signature string `json:"signature,omitempty"`
+}
+
+// PodAddress is an address of a network's static ranges.
+type PodAddress struct {
+	// address of the pod.
+	// +kubebuilder:validation:MaxLength=39
+	// +required
+	Address string `json:"address"`
+	// pod is the namespace and the name of the pod, such as line/plc-0.
+	// +kubebuilder:validation:MaxLength=317
+	// +required
+	Pod string `json:"pod"`
+	// uid of the pod: a pod that is deleted and created again under its name is another one.
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=36
+	// +required
+	UID string `json:"uid"`
 }

@@ -123,9 +123,8 @@ type TSNServiceSpec struct {
 	// +optional
 	Limits *LinkLimits `json:"limits,omitempty"`
 
-	// chain lists the elements between a client and its endpoint, from the client on. The client gets a link to a pod of the first
-	// element, that pod to one of the second, and the last one to the endpoint. Transmit times apply to the first hop only: the kernel
-	// of a pod in the middle forwards packets at once.
+	// chain lists the elements between a client and its endpoint, from the client on. The client gets a link to a pod of the first element,
+	// that pod to one of the second, and the last one to the endpoint. Transmit times apply to the first hop only.
 	// +kubebuilder:validation:MaxItems=8
 	// +kubebuilder:validation:XValidation:rule="self.all(a, self.filter(b, b.name == a.name).size() == 1)",message="two elements of chain have one name; the chain would be a loop"
 	// +listType=atomic
@@ -193,8 +192,7 @@ type ChainElement struct {
 	// +kubebuilder:validation:Pattern=`^[a-z]([-a-z0-9]*[a-z0-9])?$`
 	// +required
 	Name string `json:"name"`
-	// selector selects its pods, among those of the service's namespace with both labels, client.kubernetsn.io/SERVICE and
-	// endpoint.kubernetsn.io/SERVICE.
+	// selector selects its pods among those with both labels, client.kubernetsn.io/SERVICE and endpoint.kubernetsn.io/SERVICE.
 	// +required
 	Selector metav1.LabelSelector `json:"selector"`
 	// forward selects what the kernel of such a pod forwards.
@@ -235,7 +233,7 @@ type TSNServiceStatus struct {
 	// +optional
 	Left []string `json:"left,omitempty"`
 	// accepted has the range and the routes of spec that did not overlap the cluster's own addresses when the operator first checked them.
-	// A node that reports such an address later does not take it from this service. Only the operator writes this field.
+	// A node that reports such an address later does not take it from this service.
 	// +kubebuilder:validation:MaxItems=66
 	// +kubebuilder:validation:items:MaxLength=64
 	// +listType=atomic

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command tsn-cni is the network plugin of KuberneTSN, which container runtimes call; see docs/tsn-cni.md.
+// Command tsn-cni is the network plugin of KuberneTSN, which container runtimes call; see docs/reference/tsn-cni.md.
 package main
 
 import (

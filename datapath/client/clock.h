@@ -56,4 +56,13 @@ static inline struct timespec timespec_of_ns(int64_t ns)
 	return (struct timespec){.tv_sec = (time_t)(ns / 1000000000), .tv_nsec = (long)(ns % 1000000000)};
 }
 
+/* realtime_of_tai_ns returns the CLOCK_REALTIME of a time on CLOCK_TAI; between the two are whole seconds. */
+static inline int64_t realtime_of_tai_ns(int64_t tai_ns)
+{
+	const int64_t second_ns = 1000000000;
+	int64_t apart_ns = clock_now_ns(CLOCK_TAI) - clock_now_ns(CLOCK_REALTIME);
+
+	return tai_ns - (apart_ns + second_ns / 2) / second_ns * second_ns;
+}
+
 #endif

@@ -233,7 +233,6 @@ static int loop_begin(struct daemon *daemon)
 		.strategy = daemon->options.strategy,
 		.link_speed_bps = daemon->options.link_speed_bps,
 		.guard_band_ns = daemon->options.guard_band_ns,
-		.vxlan_port = daemon->options.vxlan_port,
 		.cpu = daemon->options.cpu,
 		.fifo_priority = daemon->options.fifo_priority,
 	};
@@ -304,7 +303,6 @@ static struct control_status status_fixed(const struct daemon *daemon)
 		.pid = getpid(),
 		.uplink = daemon->uplink.switched ? "ovs" : "direct",
 		.interface = daemon->uplink.interface,
-		.local_address_be = daemon->uplink.local_address_be,
 		.scheduler = daemon->scheduling.fifo ? "SCHED_FIFO" : "SCHED_OTHER",
 		.scheduler_priority = daemon->scheduling.fifo ? daemon->options.fifo_priority : 0,
 		.cpu = daemon->scheduling.pinned ? daemon->options.cpu : -1,
@@ -412,8 +410,11 @@ static int events_serve(struct daemon *daemon)
 		int timeout_ms = events_earlier(
 			events_earlier(node_tick(&daemon->node), control_server_tick(daemon->control)),
 			events_earlier(budget_tick(daemon), log_tick()));
-		int err = events_run_once(daemon->events, timeout_ms);
+		int err;
 
+		if (daemon->node.routing.uplink_changed)
+			return -ESTALE;
+		err = events_run_once(daemon->events, timeout_ms);
 		if (err) {
 			log_error("cannot wait for requests: %s", strerror(-err));
 			return err;

@@ -182,8 +182,8 @@ static const struct option_spec specs[] = {
 	 "memory of the rings of all pods, including rings that processes kept when they disconnected "
 	 "(default: 512)",
 	 OPTION_NUMBER, FIELD(ring_memory_bytes), .minimum = 1, .maximum = 1048576, .scale = 1 << 20},
-	{"pod-processes", "N", "connections of one pod (default: 64)", OPTION_NUMBER, FIELD(limits.processes),
-	 .minimum = 1, .maximum = LOOP_RINGS_MAX},
+	{"pod-processes", "N", "processes of one pod that have a ring (default: 64)", OPTION_NUMBER,
+	 FIELD(limits.processes), .minimum = 1, .maximum = LOOP_RINGS_MAX},
 	{"pod-sockets", "N", "timed sockets of one pod (default: 1024)", OPTION_NUMBER, FIELD(limits.sockets),
 	 .minimum = 1, .maximum = (int64_t)LOOP_RINGS_MAX * LOOP_FLOWS_PER_RING},
 	{"pod-memory", "MB", "memory of the rings of one pod (default: 128)", OPTION_NUMBER,

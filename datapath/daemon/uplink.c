@@ -136,6 +136,7 @@ int uplink_find(const struct options *options, struct uplink *uplink)
 	uplink->encrypted_port = options->encrypted_port;
 	uplink->vlan_id = options->vlan_id;
 	uplink->local_address_be = options->local_address_be;
+	uplink->address_given = options->local_address_be != 0;
 	uplink->switched = options->uplink == UPLINK_OVS;
 	err = uplink->switched ? switched_check(options, rtnl, uplink) : direct_check(options, rtnl, uplink);
 	rtnl_close(rtnl);

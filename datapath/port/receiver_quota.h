@@ -13,7 +13,7 @@
  * Interrupts of the machine while a frame is sent are part of its time. A network card's packets are received
  * in soft interrupts, as the frame itself is, and no counter of the kernel separates the two. The kernel ends
  * a run of soft interrupts after some 2 ms and leaves the rest to ksoftirqd, whose time is not charged; such
- * a run is charged 40 ms. docs/decisions/0020 has measurements.
+ * a run is charged 40 ms. docs/internals/decisions/0020 has measurements.
  *
  * Pure: `now` is an argument. One thread.
  */

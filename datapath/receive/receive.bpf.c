@@ -137,6 +137,10 @@ struct datagram {
 	struct udphdr udp;
 };
 
+// The verdict about a datagram that is in a ring. A filter of clsact returns TC_ACT_STOLEN, which does not
+// count as a drop. For tcx, which would pass the frame on, the loader sets it to TCX_DROP.
+const volatile int taken_verdict = TC_ACT_STOLEN;
+
 static __always_inline int leave(__u32 why)
 {
 	__u64 *sum = bpf_map_lookup_elem(&counts, &why);
@@ -577,7 +581,7 @@ static __always_inline int put(struct __sk_buff *packet, const struct datagram *
 	describe((struct ktsn_receive_header *)record, datagram, endpoint);
 	bpf_ringbuf_submit(record, wakeup(control));
 	leave(KTSN_RECEIVE_RECEIVED);
-	return TC_ACT_STOLEN;
+	return taken_verdict;
 refuse:
 	bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);
 	return leave(KTSN_RECEIVE_CHECKSUM);

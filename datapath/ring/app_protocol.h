@@ -37,12 +37,12 @@
  * destination is a pair of hardware addresses and stays until DESTINATION_CLOSE. Frames without a transmit
  * time go through a ring of their own (KTSN_APP_UNTIMED), which has a quota of its own.
  *
- * A library and a ktsnd of different releases use the older of their newest versions (docs/upgrades.md): each
- * request contains its version, and the reply has the same. A ktsnd that does not support the version refuses
- * the request with EPROTONOSUPPORT and its own newest version, and the library then repeats the request in
- * that version. This may happen at any request, because a connection continues with the ktsnd that takes
- * over. A release may add fields at the end of a request or reply; the receiver ignores fields that it does
- * not know.
+ * A library and a ktsnd of different releases use the older of their newest versions
+ * (docs/internals/upgrades.md): each request contains its version, and the reply has the same. A ktsnd that
+ * does not support the version refuses the request with EPROTONOSUPPORT and its own newest version, and the
+ * library then repeats the request in that version. This may happen at any request, because a connection
+ * continues with the ktsnd that takes over. A release may add fields at the end of a request or reply; the
+ * receiver ignores fields that it does not know.
  */
 #ifndef KTSN_RING_APP_PROTOCOL_H
 #define KTSN_RING_APP_PROTOCOL_H
@@ -84,7 +84,7 @@ enum ktsn_app_type {
 enum ktsn_app_route {
 	KTSN_APP_ROUTE_NONE = 0,   /* not connected, or status is not 0 */
 	KTSN_APP_ROUTE_TSN = 1,    /* through ktsnd */
-	KTSN_APP_ROUTE_KERNEL = 2, /* through another interface: the kernel's path, without transmit time */
+	KTSN_APP_ROUTE_KERNEL = 2, /* to the host itself, or through another interface: the kernel's path */
 };
 
 /* Flags of a flow: its transmit times are deadlines (SOF_TXTIME_DEADLINE_MODE); dropped messages are reported
@@ -94,6 +94,10 @@ enum { KTSN_APP_DEADLINE = 1, KTSN_APP_REPORT_ERRORS = 2 };
 /* Flag of a flow whose socket is a packet socket of type SOCK_RAW: its messages are frames of other senders.
  * Only with KTSN_APP_DEADLINE. */
 enum { KTSN_APP_FRAMES = 4 };
+
+/* Flag of a reply with KTSN_APP_ROUTE_KERNEL: the message would leave the host, and not through a network of
+ * the pod (FLOW_OPEN, FLOW_ADOPT: to the connected address; DESTINATION). */
+enum { KTSN_APP_OFF_NETWORK = 8 };
 
 /* Flag of HELLO and HAND_BACK: messages of the ring have no transmit time. txtime_ns of a slot is the time on
  * CLOCK_TAI at which it was handed over. All flows of the ring are flows of frames on CLOCK_TAI. */
@@ -113,6 +117,7 @@ enum ktsn_app_receive_close {
 	KTSN_APP_RECEIVE_CLOSE_FILTER = 2, /* it gets a filter, or a program that chooses among sockets */
 	/* Another process gets it (SCM_RIGHTS) and may have no libktsn: no process gets a ring any more. */
 	KTSN_APP_RECEIVE_CLOSE_SHARED = 3,
+	KTSN_APP_RECEIVE_CLOSE_IO_URING = 4, /* the process may call epoll_ctl by io_uring */
 };
 
 /* Bits of `carries`: the values in a message that override those of its socket. */
@@ -185,7 +190,7 @@ struct ktsn_app_reply {
 	uint16_t number;            /* of the request */
 	uint32_t payload_max_bytes; /* of one datagram to that destination */
 	uint16_t clock;             /* enum ktsn_clock (FLOW_ADOPT) */
-	uint16_t flags;             /* as of FLOW_OPEN (FLOW_ADOPT) */
+	uint16_t flags;             /* as of FLOW_OPEN (FLOW_ADOPT); KTSN_APP_OFF_NETWORK */
 	union {
 		uint64_t ring_bytes; /* size of the memory (HELLO); its descriptor has no size */
 		/* For a destination (FLOW_OPEN, FLOW_ADOPT, DESTINATION): the bit of its network in `refused`

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The shared memory between one application process and ktsnd, byte by byte (docs/ring-layout.md).
+ * The shared memory between one application process and ktsnd, byte by byte (docs/internals/ring-layout.md).
  *
  * Each message starts here. The memory is a map of the kernel that ktsnd made (ring_map.h): nobody can remove
  * a page from it, so an access to a mapping never faults. It holds
@@ -18,7 +18,8 @@
  *                                                    +--report--> REPORTED --read--> FREE, by the producer
  *
  * If its socket set SOF_TXTIME_REPORT_ERRORS, a dropped message stays in its slot, after the headers that it
- * would have had, until the application has read it from the error queue.
+ * would have had, until the application has read it from the error queue. So does a message that has left, if
+ * its application asked for time stamps.
  *
  * The state is authoritative; the bitmaps are hints where to look. A slot belongs to the producer that
  * changed it from FREE to WRITING, whatever its bits are. So ktsnd may be killed at any point and leaves no
@@ -75,6 +76,16 @@ enum ktsn_slot_state {
 	KTSN_SLOT_REPORTED = 4,
 };
 
+/* Time stamps of a message that its application asked for (SO_TIMESTAMPING). */
+enum {
+	KTSN_STAMP_SCHED = 1,    /* SOF_TIMESTAMPING_TX_SCHED */
+	KTSN_STAMP_SOFTWARE = 2, /* SOF_TIMESTAMPING_TX_SOFTWARE */
+	KTSN_STAMP_ONLY = 4,     /* SOF_TIMESTAMPING_OPT_TSONLY: without the frame */
+	KTSN_STAMP_ALL = 7,
+};
+
+enum { KTSN_REPORT_STAMPS = 0 };
+
 /* doorbell_before_ns while ktsnd does not poll this ring at all. */
 #define KTSN_DOORBELL_ALWAYS INT64_MAX
 
@@ -116,6 +127,9 @@ struct ktsn_ring_header {
 	_Atomic uint64_t kernel_path;
 	/* Timed messages that were refused because ktsnd did not answer (counted by the library). */
 	_Atomic uint64_t unanswered;
+	/* Timed messages that were refused because they would have left through an interface that is not of
+	 * the pod's networks (counted by the library). */
+	_Atomic uint64_t off_network;
 
 	alignas(KTSN_CACHE_LINE_BYTES) uint32_t reserved[2];
 	/* How many of ktsnd's reports in this ring the library has read, modulo 2^32. */
@@ -141,14 +155,20 @@ struct ktsn_ring_slot {
 	uint32_t payload_bytes;
 	int64_t txtime_ns;     /* on the flow's clock */
 	uint64_t sequence;     /* from next_sequence; in a report: its number, oldest first */
-	int64_t called_tai_ns; /* when the send call began, if `trace` is set; else 0 */
+	int64_t called_tai_ns; /* when the send call began, for `trace` or KTSN_STAMP_SCHED; else 0 */
 	/* For a flow of frames (KTSN_APP_FRAMES), else unused: the EtherType after the hardware addresses,
 	 * and SO_PRIORITY & 15 of the sender's socket. */
 	uint16_t ethertype_be;
 	uint8_t priority;
-	uint8_t reserved[17];
+	/* KTSN_STAMP_...: once the message has left, the slot is REPORTED for its time stamps; and the number
+	 * that they carry. */
+	uint8_t stamps;
+	uint32_t stamp_number;
+	/* Written by ktsnd for time stamps. */
+	int64_t departed_tai_ns;
+	uint8_t reserved[4];
 	/* Written by ktsnd with REPORTED. */
-	uint8_t report_code;          /* SO_EE_CODE_TXTIME_... */
+	uint8_t report_code;          /* SO_EE_CODE_TXTIME_..., or KTSN_REPORT_STAMPS */
 	uint8_t report_headers_bytes; /* length of the headers, at the end of `headroom` */
 	uint8_t report_reserved[2];
 	uint8_t headroom[KTSN_RING_HEADROOM_BYTES];
@@ -164,6 +184,7 @@ static_assert(offsetof(struct ktsn_ring_header, refused) == 168, "layout");
 static_assert(offsetof(struct ktsn_ring_header, gated) == 176, "layout");
 static_assert(offsetof(struct ktsn_ring_header, next_sequence) == 192, "layout");
 static_assert(offsetof(struct ktsn_ring_header, unanswered) == 208, "layout");
+static_assert(offsetof(struct ktsn_ring_header, off_network) == 216, "layout");
 static_assert(offsetof(struct ktsn_ring_header, reserved) == 256, "layout");
 static_assert(offsetof(struct ktsn_ring_header, ready) == 320, "layout");
 static_assert(offsetof(struct ktsn_ring_header, free) == 832, "layout");
@@ -174,6 +195,8 @@ static_assert(offsetof(struct ktsn_ring_header, released_bytes) == 1856, "layout
 static_assert(sizeof(struct ktsn_ring_header) == 3904, "layout");
 static_assert(offsetof(struct ktsn_ring_slot, called_tai_ns) == 32, "layout");
 static_assert(offsetof(struct ktsn_ring_slot, ethertype_be) == 40, "layout");
+static_assert(offsetof(struct ktsn_ring_slot, stamps) == 43, "layout");
+static_assert(offsetof(struct ktsn_ring_slot, departed_tai_ns) == 48, "layout");
 static_assert(offsetof(struct ktsn_ring_slot, report_code) == 60, "layout");
 static_assert(offsetof(struct ktsn_ring_slot, headroom) == 64, "layout");
 static_assert(sizeof(struct ktsn_ring_slot) == KTSN_RING_SLOT_HEADER_BYTES, "layout");

@@ -303,9 +303,11 @@ int ktsn_ring_take(struct ktsn_ring_consumer *ring, struct ktsn_ring_taken *take
 	memcpy(&taken->called_tai_ns, &shared->called_tai_ns, sizeof(taken->called_tai_ns));
 	memcpy(&taken->ethertype_be, &shared->ethertype_be, sizeof(taken->ethertype_be));
 	memcpy(&taken->priority, &shared->priority, sizeof(taken->priority));
+	memcpy(&taken->stamps, &shared->stamps, sizeof(taken->stamps));
 	/* The compiler must not read the slot again for the checks that follow. */
 	atomic_signal_fence(memory_order_seq_cst);
 	taken->priority &= KTSN_RING_PRIORITY_MASK;
+	taken->stamps &= KTSN_STAMP_ALL;
 	return taken->payload_bytes > ring->payload_capacity_bytes ? -EBADMSG : 1;
 }
 
@@ -356,6 +358,11 @@ bool ktsn_ring_report_room(const struct ktsn_ring_consumer *ring)
 uint8_t *ktsn_ring_taken_headers(const struct ktsn_ring_consumer *ring, uint32_t slot, size_t headers_bytes)
 {
 	return slot_at(ring, slot)->payload - headers_bytes;
+}
+
+void ktsn_ring_stamp(struct ktsn_ring_consumer *ring, uint32_t slot, int64_t departed_tai_ns)
+{
+	slot_at(ring, slot)->departed_tai_ns = departed_tai_ns;
 }
 
 void ktsn_ring_report(struct ktsn_ring_consumer *ring, uint32_t slot, uint8_t code, size_t headers_bytes)

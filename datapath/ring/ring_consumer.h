@@ -51,6 +51,7 @@ struct ktsn_ring_taken {
 	int64_t called_tai_ns; /* 0: not given */
 	uint16_t ethertype_be; /* for a flow of frames, not checked */
 	uint8_t priority;      /* 0 to 15 */
+	uint8_t stamps;        /* KTSN_STAMP_... */
 	bool recovered;        /* it was ready when ktsnd took the ring over */
 };
 
@@ -105,6 +106,9 @@ bool ktsn_ring_report_room(const struct ktsn_ring_consumer *ring);
 /* The buffer for the headers of a taken slot's message, which ends where its payload begins. The application
  * can read and change them while they are written. */
 uint8_t *ktsn_ring_taken_headers(const struct ktsn_ring_consumer *ring, uint32_t slot, size_t headers_bytes);
+
+/* Writes when a message left into its taken slot, before ktsn_ring_report(). */
+void ktsn_ring_stamp(struct ktsn_ring_consumer *ring, uint32_t slot, int64_t departed_tai_ns);
 
 /* Hands a taken slot to the application as a report, instead of ktsn_ring_release(). */
 void ktsn_ring_report(struct ktsn_ring_consumer *ring, uint32_t slot, uint8_t code, size_t headers_bytes);

@@ -6,7 +6,7 @@
  * Its pages belong to the kernel: a process that has the descriptor cannot remove, move, collapse or swap out
  * a page, and a mapping has all of its pages from the beginning, so that no access ever faults. The map
  * exists as long as one process has its descriptor or a mapping; with its number ktsnd can see whether it
- * still exists (docs/decisions).
+ * still exists (docs/internals/decisions).
  *
  * Creating and identifying need CAP_SYS_ADMIN; mapping needs the descriptor only.
  */

@@ -134,6 +134,8 @@ void ktsn_ring_publish(struct ktsn_ring_producer *ring, uint32_t slot,
 	shared->called_tai_ns = message->called_tai_ns;
 	shared->ethertype_be = message->ethertype_be;
 	shared->priority = message->priority;
+	shared->stamps = message->stamps;
+	shared->stamp_number = message->stamp_number;
 	/* Release pairs with the acquire in ktsn_ring_recover(): a thread that sees the new number sees the
 	 * slot as claimed, or in a later state. */
 	shared->sequence = atomic_fetch_add_explicit(&header->next_sequence, 1, memory_order_release);
@@ -211,6 +213,10 @@ static void report_describe(struct ktsn_ring_producer *ring, uint32_t slot, stru
 	report->slot = slot;
 	report->txtime_ns = shared->txtime_ns;
 	report->code = shared->report_code;
+	report->stamps = shared->stamps;
+	report->stamp_number = shared->stamp_number;
+	report->called_tai_ns = shared->called_tai_ns;
+	report->departed_tai_ns = shared->departed_tai_ns;
 	report->bytes = shared->payload - headers_bytes;
 	report->bytes_count = headers_bytes + payload_bytes;
 }
@@ -244,6 +250,17 @@ int ktsn_ring_report_take(struct ktsn_ring_producer *ring, uint32_t flow, struct
 				  memory_order_relaxed);
 	report_describe(ring, slot, report);
 	return 0;
+}
+
+void ktsn_ring_report_keep(struct ktsn_ring_producer *ring, uint32_t slot, uint8_t stamps)
+{
+	struct ktsn_ring_slot *shared = slot_at(ring, slot);
+
+	shared->stamps = stamps;
+	/* Release pairs with the acquire in report_claim(), as in ktsn_ring_report(). */
+	atomic_store_explicit(&shared->state, KTSN_SLOT_REPORTED, memory_order_release);
+	atomic_fetch_or_explicit(&ring->header->reported[ktsn_ring_word(slot)], ktsn_ring_bit(slot),
+				 memory_order_release);
 }
 
 void ktsn_ring_report_done(struct ktsn_ring_producer *ring, uint32_t slot)

@@ -31,6 +31,8 @@ struct ktsn_ring_message {
 	/* For a flow of frames; else 0. */
 	uint16_t ethertype_be;
 	uint8_t priority;
+	uint8_t stamps; /* KTSN_STAMP_... */
+	uint32_t stamp_number;
 };
 
 /* Checks memory from ktsnd. 0, -EPROTO when it is not a ring, -EPROTONOSUPPORT when it is a ring of another
@@ -83,11 +85,14 @@ bool ktsn_ring_has_space(const struct ktsn_ring_producer *ring, uint32_t slots);
 /* Announces that the flow waits for space. The caller must check for space again afterwards. */
 void ktsn_ring_space_poll(struct ktsn_ring_producer *ring, uint32_t flow);
 
-/* A dropped message, in its slot. */
+/* A message that was dropped or has time stamps, in its slot. */
 struct ktsn_ring_report {
 	uint32_t slot;
 	int64_t txtime_ns;
-	uint8_t code;         /* SO_EE_CODE_TXTIME_... */
+	uint8_t code;   /* SO_EE_CODE_TXTIME_..., or KTSN_REPORT_STAMPS, for which the next four are */
+	uint8_t stamps; /* those not read yet */
+	uint32_t stamp_number;
+	int64_t called_tai_ns, departed_tai_ns;
 	const uint8_t *bytes; /* the frame: headers and payload */
 	size_t bytes_count;
 };
@@ -97,6 +102,9 @@ bool ktsn_ring_report_waits(struct ktsn_ring_producer *ring, uint32_t flow);
 
 /* Takes the oldest unread report of that flow. 0, or -EAGAIN when there is none. */
 int ktsn_ring_report_take(struct ktsn_ring_producer *ring, uint32_t flow, struct ktsn_ring_report *report);
+
+/* Returns a report that was taken, with these time stamps left to read. */
+void ktsn_ring_report_keep(struct ktsn_ring_producer *ring, uint32_t slot, uint8_t stamps);
 
 /* Frees the slot of a report that was taken. The caller wakes the process's threads that wait for space. */
 void ktsn_ring_report_done(struct ktsn_ring_producer *ring, uint32_t slot);

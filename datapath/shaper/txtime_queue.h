@@ -15,7 +15,8 @@
  * In a timing wheel all packets of a slot move to finer slots at once when their time comes near, which
  * delays packets that are due. Here no packet moves: the next packet is the earliest head of all pages, and
  * the head of a page is in no slot. For packets that share a slot see txtime_queue.c. Packets that come in
- * order, the usual case, are on no page: they are a list, the run. docs/decisions/0005 has the measurements.
+ * order, the usual case, are on no page: they are a list, the run. docs/internals/decisions/0005 has the
+ * measurements.
  *
  * Embedded in the caller's memory, fixed in size. One thread at a time.
  */

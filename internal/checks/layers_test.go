@@ -22,30 +22,30 @@ const module = "github.com/kubernetsn/kubernetsn/"
 // picture has the folders that each folder uses.
 type picture map[string][]string
 
-// pictureOf reads the first block of lines "folder -> folders" under a heading of docs/architecture.md.
+// pictureOf reads the first block of lines "folder -> folders" under a heading of docs/internals/map.md.
 func pictureOf(t *testing.T, heading string) picture {
 	t.Helper()
-	_, section, ok := strings.Cut(read(t, "docs/architecture.md"), "\n### "+heading+"\n")
+	_, section, ok := strings.Cut(read(t, "docs/internals/map.md"), "\n## "+heading+"\n")
 	if !ok {
-		t.Fatalf("docs/architecture.md has no heading %q", heading)
+		t.Fatalf("docs/internals/map.md has no heading %q", heading)
 	}
 	_, block, _ := strings.Cut(section, "\n```\n")
 	block, _, ok = strings.Cut(block, "\n```\n")
 	if !ok {
-		t.Fatalf("docs/architecture.md: no block of lines is under %q", heading)
+		t.Fatalf("docs/internals/map.md: no block of lines is under %q", heading)
 	}
 	arrows := picture{}
 	for line := range strings.Lines(block) {
 		from, to, ok := strings.Cut(line, "->")
 		if from = strings.TrimSpace(from); !ok || from == "" || arrows[from] != nil {
-			t.Fatalf("docs/architecture.md, %s: %q is not the one line \"folder -> folders\" of its folder", heading, line)
+			t.Fatalf("docs/internals/map.md, %s: %q is not the one line \"folder -> folders\" of its folder", heading, line)
 		}
 		arrows[from] = append([]string{}, strings.Fields(to)...)
 	}
 	for from, to := range arrows {
 		for _, folder := range to {
 			if arrows[folder] == nil {
-				t.Errorf("docs/architecture.md, %s: %s uses %s, which has no line of its own", heading, from, folder)
+				t.Errorf("docs/internals/map.md, %s: %s uses %s, which has no line of its own", heading, from, folder)
 			}
 		}
 	}
@@ -58,14 +58,14 @@ func compare(t *testing.T, drawn, actual picture) {
 	for _, from := range slices.Sorted(maps.Keys(actual)) {
 		for _, to := range actual[from] {
 			if !slices.Contains(drawn[from], to) {
-				t.Errorf("%s uses %s, and docs/architecture.md has no such arrow", from, to)
+				t.Errorf("%s uses %s, and docs/internals/map.md has no such arrow", from, to)
 			}
 		}
 	}
 	for _, from := range slices.Sorted(maps.Keys(drawn)) {
 		for _, to := range drawn[from] {
 			if !slices.Contains(actual[from], to) {
-				t.Errorf("docs/architecture.md has an arrow from %s to %s, and nothing there uses it", from, to)
+				t.Errorf("docs/internals/map.md has an arrow from %s to %s, and nothing there uses it", from, to)
 			}
 		}
 	}
@@ -166,7 +166,7 @@ func includes(t *testing.T, drawn picture) picture {
 			return
 		}
 		if drawn[module] == nil {
-			t.Errorf("%s: docs/architecture.md has no line for its folder", name)
+			t.Errorf("%s: docs/internals/map.md has no line for its folder", name)
 			return
 		}
 		for _, match := range include.FindAllStringSubmatch(read(t, name), -1) {
@@ -251,7 +251,7 @@ func imports(t *testing.T, drawn picture) picture {
 			}
 			to := drawn.folderOf(relative)
 			if group == "" || to == "" {
-				t.Errorf("%s imports %s: docs/architecture.md has no line for one of the two", name, relative)
+				t.Errorf("%s imports %s: docs/internals/map.md has no line for one of the two", name, relative)
 				continue
 			}
 			actual.add(group, to)
@@ -288,7 +288,7 @@ func TestProductDoesNotImportTheLaboratory(t *testing.T) {
 func TestArchitectureHasNoCircle(t *testing.T) {
 	for _, heading := range []string{"C modules", "Go packages"} {
 		if circle := pictureOf(t, heading).circle(); circle != nil {
-			t.Errorf("docs/architecture.md, %s: %s is a circle", heading, strings.Join(circle, " -> "))
+			t.Errorf("docs/internals/map.md, %s: %s is a circle", heading, strings.Join(circle, " -> "))
 		}
 	}
 }

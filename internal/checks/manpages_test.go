@@ -14,7 +14,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-const manFolder = root + "/docs/man"
+const manFolder = root + "/docs/reference/man"
 
 // help returns the help text of a built program.
 func help(t *testing.T, program string, arguments ...string) string {
@@ -31,6 +31,9 @@ var (
 	helpLine = regexp.MustCompile(`(?m)^ +(--?[a-z][a-z0-9-]*(?:, --?[a-z][a-z0-9-]*)*)`)
 	// helpDefault is C programs' way to name a default.
 	helpDefault = regexp.MustCompile(`\(default:\s+([^)]*)\)`)
+	// flagDefault is that of Go's package flag, in programs whose pages name all defaults.
+	flagDefault  = regexp.MustCompile(`\(default:? ("[^"]*"|[^)"]*)\)`)
+	flagPrograms = []string{"ktsn-agent", "ktsn-operator", "ktsn-ptp"}
 	// pageOption is an option in a line of mdoc that has the macro Fl, which prints a dash of its own.
 	pageOption = regexp.MustCompile(`(?:^|\s)(-?[a-z][a-z0-9-]*)(?:$|[\s.,])`)
 	macro      = regexp.MustCompile(`(?m)^\.[A-Z][a-z] `)
@@ -56,7 +59,7 @@ func helpOptions(text string) map[string]string {
 // section returns the part of a page below a heading, up to the next heading of the same or a higher level.
 func section(t *testing.T, page, heading string) string {
 	t.Helper()
-	_, below, ok := strings.Cut(read(t, "docs/man/"+page), "\n"+heading+"\n")
+	_, below, ok := strings.Cut(read(t, "docs/reference/man/"+page), "\n"+heading+"\n")
 	if !ok {
 		t.Fatalf("%s has no %q", page, heading)
 	}
@@ -121,6 +124,13 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		"ktsn-relay":                {"ktsn-relay", "", "ktsn-relay.8", ".Sh OPTIONS", true, nil},
 		"ktsn-kubevirt":             {"ktsn-kubevirt", "", "ktsn-kubevirt.8", ".Sh OPTIONS", true, nil},
 		"ktsn-federator":            {"ktsn-federator", "", "ktsn-federator.8", ".Sh OPTIONS", true, nil},
+		"ktsn-agent":                {"ktsn-agent", "", "ktsn-agent.8", ".Sh OPTIONS", true, nil},
+		"ktsn-agent remove":         {"ktsn-agent", "remove", "ktsn-agent.8", ".Ss ktsn-agent remove", true, nil},
+		"ktsn-agent clean-node":     {"ktsn-agent", "clean-node", "ktsn-agent.8", ".Ss ktsn-agent clean-node", true, nil},
+		"ktsn-operator":             {"ktsn-operator", "", "ktsn-operator.8", ".Sh OPTIONS", true, nil},
+		"ktsn-operator remove":      {"ktsn-operator", "remove", "ktsn-operator.8", ".Ss ktsn-operator remove", true, nil},
+		"ktsn-ptp":                  {"ktsn-ptp", "", "ktsn-ptp.8", ".Sh OPTIONS", true, nil},
+		"ktsn-ptp probe":            {"ktsn-ptp", "probe", "ktsn-ptp.8", ".Ss ktsn-ptp probe", true, nil},
 		"ktsn-kubevirt define":      {"ktsn-kubevirt", "define", "ktsn-kubevirt.8", ".Ss ktsn-kubevirt define", true, sidecar},
 		"ktsn-guest run":            {"ktsn-guest", "run", "ktsn-guest.8", ".Ss ktsn-guest run", true, helps},
 		"ktsn-guest status":         {"ktsn-guest", "status", "ktsn-guest.8", ".Ss ktsn-guest status", true, helps},
@@ -161,6 +171,7 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 		"ktsn ovs teardown":         {"ktsn", "ovs teardown", "ktsn.1", ".Ss ktsn ovs teardown", true, switched},
 		"ktsn status":               {"ktsn", "status", "ktsn.1", ".Ss ktsn status", true, common},
 		"ktsn schedule check":       {"ktsn", "schedule check", "ktsn.1", ".Ss ktsn schedule check", true, common},
+		"ktsn schedule plan":        {"ktsn", "schedule plan", "ktsn.1", ".Ss ktsn schedule plan", true, common},
 		"ktsn schedule set":         {"ktsn", "schedule set", "ktsn.1", ".Ss ktsn schedule set", true, common},
 		"ktsn schedule get":         {"ktsn", "schedule get", "ktsn.1", ".Ss ktsn schedule get", true, common},
 		"ktsn strategy set":         {"ktsn", "strategy set", "ktsn.1", ".Ss ktsn strategy set", true, common},
@@ -185,12 +196,16 @@ func TestPagesAndHelpKnowTheSameOptions(t *testing.T) {
 			if got, want := names(inPage, test.extra), names(inHelp); !slices.Equal(got, want) || len(want) == 0 {
 				t.Errorf("the page has %q, --help has %q", got, want)
 			}
-			compareDefaults(t, inHelp, inPage)
+			defaults := helpDefault
+			if slices.Contains(flagPrograms, test.program) {
+				defaults = flagDefault
+			}
+			compareDefaults(t, defaults, inHelp, inPage)
 		})
 	}
 }
 
-// TestShippedProfilesAreDescribed finds profiles that the manual page or docs/benchmarks.md lacks.
+// TestShippedProfilesAreDescribed finds profiles that the manual page or docs/measurements/benchmarks.md lacks.
 func TestShippedProfilesAreDescribed(t *testing.T) {
 	_, list, ok := strings.Cut(help(t, "ktsn-bench", "bench", "run"), "one that is shipped: ")
 	list, _, ends := strings.Cut(list, ".\n")
@@ -198,28 +213,28 @@ func TestShippedProfilesAreDescribed(t *testing.T) {
 		t.Fatal("--help of ktsn bench run does not list the profiles")
 	}
 	page := section(t, "ktsn-bench.1", ".Ss ktsn bench run")
-	text := read(t, "docs/benchmarks.md")
+	text := read(t, "docs/measurements/benchmarks.md")
 	for name := range strings.SplitSeq(list, ", ") {
 		if !strings.Contains(page, "Cm "+name+"\n") {
 			t.Errorf("the page has no profile %s", name)
 		}
 		if !strings.Contains(text, "\n| `"+name+"` | ") {
-			t.Errorf("docs/benchmarks.md has no profile %s", name)
+			t.Errorf("docs/measurements/benchmarks.md has no profile %s", name)
 		}
 	}
 }
 
 // compareDefaults looks for each default of a help text in the page.
-func compareDefaults(t *testing.T, inHelp, inPage map[string]string) {
+func compareDefaults(t *testing.T, defaults *regexp.Regexp, inHelp, inPage map[string]string) {
 	t.Helper()
 	for name, text := range inHelp {
-		match := helpDefault.FindStringSubmatch(text)
+		match := defaults.FindStringSubmatch(text)
 		if match == nil {
 			continue
 		}
 		body := space.ReplaceAllString(macro.ReplaceAllString(inPage[name], ""), " ")
-		if !strings.Contains(body, "Default: "+match[1]) {
-			t.Errorf("%s: --help has the default %q, the page says %q", name, match[1], body)
+		if want := strings.Trim(match[1], `"`); !strings.Contains(body, "Default: "+want) {
+			t.Errorf("%s: --help has the default %q, the page says %q", name, want, body)
 		}
 	}
 }
@@ -237,6 +252,52 @@ func TestEveryCommandHasItsSection(t *testing.T) {
 		}
 		section(t, "ktsn.1", ".Ss ktsn "+command)
 	}
+}
+
+// TestSynopsisHasEveryCommand compares SYNOPSIS of ktsn.1 with the commands, in both directions.
+func TestSynopsisHasEveryCommand(t *testing.T) {
+	measuring := commands(t, "ktsn-bench")
+	var want []string
+	for _, command := range commands(t, "ktsn") {
+		if slices.Contains(measuring, command) {
+			command = strings.Fields(command)[0]
+		}
+		want = append(want, command)
+		// A group can also be a command.
+		if group, _, isGroup := strings.Cut(command, " "); isGroup && slices.Contains(groupsThatAct, group) {
+			want = append(want, group)
+		}
+	}
+	slices.Sort(want)
+	if got, want := synopsis(t, "ktsn.1"), slices.Compact(want); !slices.Equal(got, want) {
+		t.Errorf("SYNOPSIS has %q,\nwant %q", got, want)
+	}
+}
+
+// groupsThatAct are commands with subcommands that do something themselves.
+var groupsThatAct = []string{"clock"}
+
+// synopsis returns the commands in SYNOPSIS: "ovs status | teardown" is two.
+func synopsis(t *testing.T, page string) []string {
+	t.Helper()
+	var all []string
+	for entry := range strings.SplitSeq(section(t, page, ".Sh SYNOPSIS"), ".Nm\n") {
+		line, named := strings.CutPrefix(entry, ".Cm ")
+		if !named {
+			continue
+		}
+		line, _, _ = strings.Cut(line, "\n")
+		first, others, _ := strings.Cut(line, " | ")
+		all = append(all, first)
+		group := first[:strings.LastIndex(first, " ")+1]
+		for other := range strings.SplitSeq(others, " | ") {
+			if other != "" {
+				all = append(all, group+other)
+			}
+		}
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
 }
 
 // commands returns the commands of a program that have no subcommands, such as "status" and "schedule set".

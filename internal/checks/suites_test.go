@@ -284,15 +284,64 @@ func upwards(dir string) []string {
 	return all
 }
 
-// TestReadmeListsTargets looks for a row of the table with the target and the packages of its suites.
-func TestReadmeListsTargets(t *testing.T) {
-	readme := read(t, "README.md")
+const pageOfTargets = "docs/contributing/tests.md"
+
+// TestPageListsSuites looks for a row of the table with the target and the packages of its suites.
+func TestPageListsSuites(t *testing.T) {
+	page := read(t, pageOfTargets)
 	for _, s := range suites(t) {
 		for _, pattern := range s.packages {
 			folder := path.Join(s.module, strings.TrimSuffix(pattern, "/..."))
-			row := regexp.MustCompile("(?m)^\\| `make " + s.target + "` \\|.*\\|$").FindString(readme)
+			row := regexp.MustCompile("(?m)^\\| `make " + s.target + "` \\|.*\\|$").FindString(page)
 			if !slices.ContainsFunc(upwards(folder), func(dir string) bool { return strings.Contains(row, "`"+dir+"`") }) {
-				t.Errorf("the table of README.md has no row of `make %s` with `%s`", s.target, folder)
+				t.Errorf("the table of %s has no row of `make %s` with `%s`", pageOfTargets, s.target, folder)
+			}
+		}
+	}
+}
+
+// TestPageListsTargets compares the rows of the table with the targets that `make help` prints.
+func TestPageListsTargets(t *testing.T) {
+	targets, rows := map[string]bool{}, map[string]bool{}
+	for _, match := range regexp.MustCompile(`(?m)^([a-z0-9-]+):.*## `).FindAllStringSubmatch(read(t, "Makefile"), -1) {
+		targets[match[1]] = true
+	}
+	for _, match := range regexp.MustCompile("(?m)^\\| `make ([a-z0-9-]+)` \\|").FindAllStringSubmatch(read(t, pageOfTargets), -1) {
+		if rows[match[1]] {
+			t.Errorf("%s has two rows of `make %s`", pageOfTargets, match[1])
+		}
+		rows[match[1]] = true
+	}
+	for target := range targets {
+		if !rows[target] {
+			t.Errorf("%s has no row of `make %s`", pageOfTargets, target)
+		}
+	}
+	for target := range rows {
+		if !targets[target] {
+			t.Errorf("%s has a row of `make %s`, which the Makefile does not have", pageOfTargets, target)
+		}
+	}
+}
+
+// TestPageListsClusterTests looks for each file with tests of the cluster in a row of its table.
+func TestPageListsClusterTests(t *testing.T) {
+	const page = "docs/contributing/test-cluster.md"
+	for _, dir := range []string{"test/cluster/e2e", "test/cluster/federation"} {
+		_, table, ok := strings.Cut(read(t, page), "| file in `"+dir+"` |")
+		if !ok {
+			t.Errorf("%s has no table of %s", page, dir)
+			continue
+		}
+		table, _, _ = strings.Cut(table, "\n\n")
+		files, err := filepath.Glob(filepath.Join(root, dir, "*_test.go"))
+		if err != nil || len(files) == 0 {
+			t.Fatalf("there are no tests in %s: %v", dir, err)
+		}
+		for _, file := range files {
+			name := filepath.Base(file)
+			if name != "main_test.go" && regexp.MustCompile(`(?m)^func Test`).MatchString(read(t, path.Join(dir, name))) && !strings.Contains(table, "`"+name+"`") {
+				t.Errorf("the table of %s in %s lacks %s", dir, page, name)
 			}
 		}
 	}

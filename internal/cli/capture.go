@@ -66,6 +66,10 @@ func showCapture(ctx context.Context, out io.Writer, client *control.Client, for
 func readCapture(endpoints []control.AttachedEndpoint) []capture.At {
 	all := []capture.At{}
 	machines := machine.List(endpoints)
+	known := map[string][]string{}
+	for _, endpoint := range endpoints {
+		known[endpoint.Netns] = append(known[endpoint.Netns], endpoint.Interface)
+	}
 	for _, endpoint := range endpoints {
 		kind := deviceAt(machines, &endpoint)
 		read := capture.ReadBoth
@@ -78,8 +82,20 @@ func readCapture(endpoints []control.AttachedEndpoint) []capture.At {
 			position.Failure = err.Error()
 		}
 		all = append(all, position)
+		if interfaces := known[endpoint.Netns]; endpoint.Interface == interfaces[len(interfaces)-1] {
+			all = append(all, readOthers(&endpoint, interfaces)...)
+		}
 	}
 	return all
+}
+
+// readOthers reads the counters of the pod's interfaces that are on no network. An error is that of the endpoint's entry as well.
+func readOthers(endpoint *control.AttachedEndpoint, known []string) []capture.At {
+	others, _ := capture.ReadOthers(endpoint.Netns, known)
+	for i := range others {
+		others[i].Identity = endpoint.Identity
+	}
+	return others
 }
 
 // deviceAt returns the kind of a machine's device at an endpoint, or "" if there is none.
@@ -116,9 +132,16 @@ func captureCells(position *capture.At) []string {
 		return []string{"let pass", "", "", "", "", ""}
 	}
 	return []string{
-		position.Mode.String(), relayText(&position.Node), strconv.FormatUint(position.Captured, 10), othersText(&position.Node),
+		modeText(position), relayText(&position.Node), strconv.FormatUint(position.Captured, 10), othersText(&position.Node),
 		droppedText(position.Dropped()), programsText(position.Programs),
 	}
+}
+
+func modeText(position *capture.At) string {
+	if position.Unguarded {
+		return position.Mode.String() + ", not guarded"
+	}
+	return position.Mode.String()
 }
 
 func relayText(node *capture.PortCount) string {

@@ -137,7 +137,8 @@ func printOverview(out io.Writer, all *overview) error {
 			return err
 		}
 		fmt.Fprintln(out)
-		printNetwork(out, table, &all.Networks[i], statesOf(all.Networks[i].Name, all.Nodes))
+		name := all.Networks[i].Name
+		printNetwork(out, table, &all.Networks[i], statesOf(name, all.Nodes), latencyErrorLine(name, all.Nodes))
 	}
 	if err := table.Flush(); err != nil {
 		return err
@@ -145,7 +146,7 @@ func printOverview(out io.Writer, all *overview) error {
 	return printLinks(out, table, all.Links)
 }
 
-func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []nodeState) {
+func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []nodeState, latencyError string) {
 	ranges := network.Spec.IPv4.CIDR
 	if network.Spec.IPv6 != nil {
 		ranges += ", " + network.Spec.IPv6.CIDR
@@ -158,6 +159,9 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []no
 	if clock := network.Spec.Clock; clock != nil {
 		fmt.Fprintf(out, "  clocks of nodes: an error of at most %s, %s without a source; messages where it is lost: %s\n", clock.MaxError, clock.Holdover, clock.OnLoss)
 	}
+	if latencyError != "" {
+		fmt.Fprintf(out, "  error of one-way latencies between nodes: %s\n", latencyError)
+	}
 	for _, condition := range network.Status.Conditions {
 		fmt.Fprintf(out, "  %s: %s, %s\n", condition.Type, condition.Status, condition.Message)
 	}
@@ -168,11 +172,12 @@ func printNetwork(out, table io.Writer, network *v1alpha1.TSNNetwork, nodes []no
 	if len(nodes) == 0 {
 		return
 	}
-	fmt.Fprintln(table, "  node\taddresses\tpods\tuplink\tspeed\tready\tschedule\tcaptured\tclock\tencrypted")
+	fmt.Fprintln(table, "  node\taddresses\tpods\tuplink\tspeed\tready\tpeers\tschedule\tcaptured\tclock\tencrypted")
 	for _, node := range nodes[:min(len(nodes), maxRows)] {
 		addresses := strings.TrimSpace(node.IPv4 + " " + node.IPv6)
-		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", node.Name, addresses, node.Pods, orDash(node.Uplink), orDash(node.LinkSpeed),
-			inShort(node.Conditions, v1alpha1.ConditionReady), inShort(node.Conditions, v1alpha1.ConditionScheduleOperational),
+		fmt.Fprintf(table, "  %s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", node.Name, addresses, node.Pods, orDash(node.Uplink), orDash(node.LinkSpeed),
+			inShort(node.Conditions, v1alpha1.ConditionReady), inShort(node.Conditions, v1alpha1.ConditionPeersReachable),
+			inShort(node.Conditions, v1alpha1.ConditionScheduleOperational),
 			inShort(node.Conditions, v1alpha1.ConditionCaptureOperational), clockInShort(network, node.Conditions),
 			inShort(node.Conditions, v1alpha1.ConditionEncryptionOperational))
 	}

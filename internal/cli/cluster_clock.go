@@ -7,13 +7,13 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math"
 	"slices"
 	"strings"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -31,6 +31,16 @@ type nodeClock struct {
 	Clock *v1alpha1.NodeClock `json:"clock"`
 	// Networks are the node's networks with a clock requirement.
 	Networks []networkClock `json:"networks"`
+	// LatencyErrors has the other nodes of the node's networks, the worst first; only for a single node.
+	LatencyErrors []latencyError `json:"latencyErrors,omitempty"`
+}
+
+// latencyError bounds the error of one-way latencies that are measured between two nodes of a network.
+type latencyError struct {
+	Network string `json:"network"`
+	Node    string `json:"node"`
+	// BoundNanoseconds is the sum of the bounds of both clocks' errors, null if either is unknown.
+	BoundNanoseconds *int64 `json:"boundNanoseconds"`
 }
 
 // networkClock is a network's requirement for a node's clock, and the node's report.
@@ -53,8 +63,9 @@ func newClock(env *commandline.Environment) *cobra.Command {
 		Short: "Show how good the clocks of a cluster's nodes are",
 		Long: "Shows for each node the source of its clock, the bound of the clock's error, and the networks for which it is not good\n" +
 			"enough, the worst nodes first. With NODE it also shows the kernel's TAI offset, since when a lost clock has had no source,\n" +
-			"the requirement of each network of the node, and the last changes. The data are the reports of the nodes' agents in their\n" +
-			"TSNNodes; `ktsn node clock` on the node shows the current state.",
+			"the requirement of each network of the node, the errors of one-way latencies between it and the networks' other nodes, and the\n" +
+			"last changes. The data are the reports of the nodes' agents in their TSNNodes; `ktsn node clock` on the node shows the\n" +
+			"current state.",
 		Args: commandline.OptionalArgument("NODE"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 {
@@ -100,14 +111,16 @@ func (w *clusterFlags) clockOf(ctx context.Context, out io.Writer, name, format 
 	if err != nil {
 		return err
 	}
-	var node v1alpha1.TSNNode
-	switch err := c.Get(ctx, clusterreader.TSNNodes, "", name, &node); {
-	case apierrors.IsNotFound(err):
-		return fmt.Errorf("there is no TSNNode %s: no such node, or none with pods on networks; `ktsn clock` lists those that there are", name)
-	case err != nil:
-		return fmt.Errorf("read TSNNode %s: %w", name, err)
+	nodes, err := listNodes(ctx, c)
+	if err != nil {
+		return err
 	}
-	clock := clocksOf([]v1alpha1.TSNNode{node}, networks)[0]
+	at := slices.IndexFunc(nodes, func(node v1alpha1.TSNNode) bool { return node.Name == name })
+	if at < 0 {
+		return fmt.Errorf("there is no TSNNode %s: no such node, or none with pods on networks; `ktsn clock` lists those that there are", name)
+	}
+	clock := clocksOf(nodes[at:at+1], networks)[0]
+	clock.LatencyErrors = latencyErrors(&nodes[at], nodes)
 	if format == "json" {
 		return printJSON(out, clock)
 	}
@@ -138,6 +151,73 @@ func clocksOf(nodes []v1alpha1.TSNNode, networks []v1alpha1.TSNNetwork) []nodeCl
 		return cmp.Or(cmp.Compare(a.rank(), b.rank()), strings.Compare(a.Node, b.Node))
 	})
 	return all
+}
+
+// latencyErrors returns the errors of one-way latencies between a node and the others of its networks, the worst first. Both clocks' errors add
+// up, because they can be wrong in opposite directions.
+func latencyErrors(node *v1alpha1.TSNNode, nodes []v1alpha1.TSNNode) []latencyError {
+	var all []latencyError
+	bound := clockBound(node)
+	for i := range node.Spec.Networks {
+		network := node.Spec.Networks[i].Name
+		for j := range nodes {
+			if part, _ := tsnnetwork.OnNode(&nodes[j], network); part == nil || nodes[j].Name == node.Name {
+				continue
+			}
+			entry := latencyError{Network: network, Node: nodes[j].Name}
+			if other := clockBound(&nodes[j]); bound >= 0 && other >= 0 {
+				entry.BoundNanoseconds = new(bound + other)
+			}
+			all = append(all, entry)
+		}
+	}
+	slices.SortFunc(all, func(a, b latencyError) int {
+		return cmp.Or(cmp.Compare(b.rank(), a.rank()), strings.Compare(a.Network, b.Network), strings.Compare(a.Node, b.Node))
+	})
+	return all
+}
+
+// rank is the bound; an unknown one is the worst.
+func (e *latencyError) rank() int64 {
+	if e.BoundNanoseconds == nil {
+		return math.MaxInt64
+	}
+	return *e.BoundNanoseconds
+}
+
+// clockBound returns the bound of the error of a node's clock in ns, -1 if it is unknown.
+func clockBound(node *v1alpha1.TSNNode) int64 {
+	if node.Status.Clock == nil || node.Status.Clock.ErrorBoundNanoseconds == nil {
+		return -1
+	}
+	return *node.Status.Clock.ErrorBoundNanoseconds
+}
+
+// latencyErrorLine describes the largest error of one-way latencies between two nodes of a network; "" if it has fewer than two.
+func latencyErrorLine(network string, nodes []v1alpha1.TSNNode) string {
+	var known []*v1alpha1.TSNNode
+	unknown := 0
+	for i := range nodes {
+		switch part, _ := tsnnetwork.OnNode(&nodes[i], network); {
+		case part == nil:
+		case clockBound(&nodes[i]) < 0:
+			unknown++
+		default:
+			known = append(known, &nodes[i])
+		}
+	}
+	slices.SortStableFunc(known, func(a, b *v1alpha1.TSNNode) int { return cmp.Compare(clockBound(b), clockBound(a)) })
+	switch {
+	case len(known)+unknown < 2:
+		return ""
+	case len(known) < 2:
+		return fmt.Sprintf("not known; nodes without a known clock error: %d", unknown)
+	}
+	line := fmt.Sprintf("at most %v, between %s and %s", time.Duration(clockBound(known[0])+clockBound(known[1])), known[0].Name, known[1].Name)
+	if unknown > 0 {
+		line += fmt.Sprintf("; nodes without a known clock error: %d", unknown)
+	}
+	return line
 }
 
 // networkClockOf returns a network's requirement on a node; asks is false if there is none, or the node has no subnet of the network.
@@ -249,6 +329,17 @@ func printNodeClock(out io.Writer, clock *nodeClock, now time.Time) error {
 		}
 		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n", network.Name, network.MaxError, network.Holdover, network.OnLoss, good)
 	}
+	if len(clock.LatencyErrors) > 0 {
+		fmt.Fprintln(table, "\nnetwork\tother node\terror of one-way latencies at most")
+	}
+	for _, entry := range clock.LatencyErrors[:min(len(clock.LatencyErrors), maxRows)] {
+		bound := "unknown"
+		if entry.BoundNanoseconds != nil {
+			bound = time.Duration(*entry.BoundNanoseconds).String()
+		}
+		fmt.Fprintf(table, "%s\t%s\t%s\n", entry.Network, entry.Node, bound)
+	}
+	printMore(table, "", len(clock.LatencyErrors))
 	if err := table.Flush(); err != nil {
 		return err
 	}

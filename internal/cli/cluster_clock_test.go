@@ -160,10 +160,44 @@ func TestOverviewShowsClockOfNetwork(t *testing.T) {
 	}
 	for want, count := range map[string]int{
 		"clocks of nodes: an error of at most 10us, 1m without a source; messages where it is lost: Hold": 1,
-		"ClockUnsynchronized: run ptp4l": 1, "yes, in holdover": 1,
+		"ClockUnsynchronized: run ptp4l": 1, "yes, in holdover": 1, "error of one-way latencies between nodes: at most 55µs, between a and b": 2, // on both networks
 	} {
 		if got := strings.Count(out.String(), want); got != count {
 			t.Errorf("%q is there %d times in\n%s", want, got, out.String())
+		}
+	}
+}
+
+func TestLatencyErrors(t *testing.T) {
+	alone := kept("alone", "Synchronized", 500)
+	alone.Spec.Networks = alone.Spec.Networks[:1] // only on network other
+	nodes := []v1alpha1.TSNNode{kept("a", "Synchronized", 500), kept("b", "Synchronized", 200), kept("c", "Holdover", 5000), kept("d", "Unknown", -1), said("e"), alone}
+	for i := range nodes[:5] {
+		nodes[i].Spec.Networks = nodes[i].Spec.Networks[1:] // only on network tsn
+	}
+	clock := clocksOf(nodes[:1], nil)[0]
+	clock.Clock, clock.LatencyErrors = nil, latencyErrors(&nodes[0], nodes)
+	var out strings.Builder
+	if err := printNodeClock(&out, &clock, now); err != nil {
+		t.Fatal(err)
+	}
+	want := []string{"network other node error of one-way latencies at most", "tsn d unknown", "tsn e unknown", "tsn c 5.5µs", "tsn b 700ns"}
+	if got := inColumns(out.String())[2:]; strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	for name, test := range map[string]struct {
+		network string
+		nodes   []v1alpha1.TSNNode
+		want    string
+	}{
+		"the two worst":      {"tsn", nodes, "at most 5.5µs, between c and a; nodes without a known clock error: 2"},
+		"all known":          {"tsn", nodes[:2], "at most 700ns, between a and b"},
+		"one known":          {"tsn", nodes[2:4], "not known; nodes without a known clock error: 1"},
+		"one node":           {"other", nodes, ""},
+		"no node has a part": {"third", nodes, ""},
+	} {
+		if got := latencyErrorLine(test.network, test.nodes); got != test.want {
+			t.Errorf("%s: got %q, want %q", name, got, test.want)
 		}
 	}
 }

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -15,8 +16,8 @@ import (
 )
 
 const (
-	protocol = "../../docs/control-protocol/"
-	example  = "../../docs/examples/schedule.yaml"
+	protocol = "../../docs/internals/control-protocol/"
+	example  = "../../examples/schedule.yaml"
 )
 
 // answerWith maps requests to the files of the protocol's documentation that answer them; all others get ok.
@@ -76,7 +77,8 @@ func TestStatus(t *testing.T) {
 			"factory/axis-1  1              1200      2        3              1                it has a filter of its own\n",
 			"7     factory/axis-1  4712     10.42.1.2:40000  10.42.2.2:7788  CLOCK_TAI                 5      1000   990   4     7        3        71ns\n",
 			"[::]:40001       any             CLOCK_MONOTONIC deadline  1 ",
-			"tsn0, VNI 42", "limits          VNI 42, of a pod: 4 processes, rate 2000/s, horizon 1s\n", "192.0.2.2, VNI 42, [10.42.2.0/24 fd00:42:2::/64]", "late-wakeup          2", "late-gate            4", "sent-bridge          2", "share-doorbells      3", "limit-refusals       5", "drop-horizon         0", "drop-max-sdu         2",
+			"tsn0, VNI 42", "limits          VNI 42, of a pod: 4 processes, rate 2000/s, horizon 1s\n", "peer            192.0.2.2, VNI 42, [10.42.2.0/24 fd00:42:2::/64], MTU 1450, lost 1 of 64, received never; arrived at the uplink 12s ago, and dropped here\n",
+			"peer            192.0.2.2, VNI 43, [10.42.2.0/24], MTU -, lost -, not measured\n", "late-wakeup          2", "late-gate            4", "sent-bridge          2", "share-doorbells      3", "limit-refusals       5", "drop-horizon         0", "drop-max-sdu         2",
 			"encryption      VNI 42: required\n", "association     to 192.0.2.2: SPI 0xffffffff, generation 8, 1000 frames sealed, 2 more to come\n", "drop-no-association  2",
 			"class  PCP  SO_PRIORITY  pending  sent  late  dropped  transmission-overrun\n" +
 				"7      7    7 15         2        900   5     2        3\n"}},
@@ -102,7 +104,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
-// checked is what docs/schedules.md shows, too.
+// checked is what docs/guide/schedules.md shows, too.
 const checked = `cycle 1 ms, base-time 1970-01-01T00:00:00 TAI + 0 ns, extension 0 ns
 guard band 20 µs, link 1 Gbit/s
 TC7 |██████████████████████····················································|
@@ -116,7 +118,7 @@ TC0 |·····································�
     └──────────────────────┴─────────────────────┴─────────────────────────────┘
     0                      300 µs                600 µs                     1 ms
 queue-max-sdu of TC4: 1500 bytes
-../../docs/examples/schedule.yaml: a link of 1 Gbit/s can execute it
+../../examples/schedule.yaml: a link of 1 Gbit/s can execute it
 `
 
 func TestScheduleCheck(t *testing.T) {
@@ -153,7 +155,7 @@ func TestScheduleCheckDrawsASCII(t *testing.T) {
 }
 
 func TestScheduleExamplesInDocs(t *testing.T) {
-	page, err := os.ReadFile("../../docs/schedules.md")
+	page, err := os.ReadFile("../../docs/guide/schedules.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -165,6 +167,25 @@ func TestScheduleExamplesInDocs(t *testing.T) {
 		if shown = strings.ReplaceAll(shown, "../../", ""); shown == "" || !strings.Contains(string(page), "\n"+shown) {
 			t.Errorf("the page does not show\n%s", shown)
 		}
+	}
+}
+
+func TestScheduleExportInDocs(t *testing.T) {
+	page, err := os.ReadFile("../../docs/guide/schedules.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, block, hasExample := strings.Cut(string(page), "\n$ ktsn schedule export ")
+	block, _, _ = strings.Cut(block, "\n```")
+	command, shown, hasOutput := strings.Cut(block, "examples/kata-schedule.yaml\n")
+	if !hasExample || !hasOutput {
+		t.Fatal("the page does not show ktsn schedule export")
+	}
+	arguments := append([]string{"schedule", "export"}, strings.Fields(strings.ReplaceAll(command, "\\\n", ""))...)
+	_, printed, _ := ktsn(t, append(arguments, "../../examples/kata-schedule.yaml")...)
+	pattern := "^" + strings.ReplaceAll(regexp.QuoteMeta(shown), `\.\.\.`, ".*") + "\n$"
+	if !regexp.MustCompile(pattern).MatchString(printed) {
+		t.Errorf("the page shows\n%s\nbut the command prints\n%s", shown, printed)
 	}
 }
 

@@ -7,12 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
+	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
 	"github.com/kubernetsn/kubernetsn/internal/cli/doctor"
+	"github.com/kubernetsn/kubernetsn/internal/node/hostcheck"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
 )
 
@@ -24,7 +28,8 @@ func newDoctor(env *commandline.Environment) *cobra.Command {
 		Short: "Check a pod, a node or a cluster, and say how to fix its faults",
 		Long: "Checks everything that timed messages of POD need, in the order in which a pod is attached to its networks; with\n" +
 			"--node it checks a node, and without both the cluster. It changes nothing. Each fault comes with a remedy, and\n" +
-			"faults end the command with status 1. POD is a name, NAMESPACE/NAME as ktsn shows pods, or a UID.",
+			"faults end the command with status 1. On the node NAME itself, without a kubeconfig, --node checks the settings\n" +
+			"that `ktsn node check` checks. POD is a name, NAMESPACE/NAME as ktsn shows pods, or a UID.",
 		Args: func(command *cobra.Command, arguments []string) error {
 			if len(arguments) > 0 && node != "" {
 				return commandline.Usage(errors.New("POD and --node exclude each other"))
@@ -40,7 +45,14 @@ func newDoctor(env *commandline.Environment) *cobra.Command {
 				}
 			}
 			c, err := w.open()
-			if err != nil {
+			switch {
+			case errors.Is(err, clusterreader.ErrNotConfigured) && node != "":
+				findings, err := checkThisNode(command.Context(), node, err)
+				if err != nil {
+					return err
+				}
+				return printFindings(env.Stdout, findings, format)
+			case err != nil:
 				return err
 			}
 			d := doctor.New(c)
@@ -63,6 +75,23 @@ func newDoctor(env *commandline.Environment) *cobra.Command {
 	command.Flags().StringVar(&node, "node", "", "check the node `NAME`")
 	commandline.OutputFlag(command, &format, "text or json", "text", "json")
 	return command
+}
+
+// checkThisNode checks what `ktsn node check` checks. A node of another name is not this one; notConfigured is why it is not looked up.
+func checkThisNode(ctx context.Context, node string, notConfigured error) ([]doctor.Finding, error) {
+	host, err := os.Hostname()
+	if err != nil {
+		return nil, fmt.Errorf("find the name of this machine: %w", err)
+	}
+	// The name of a node is the host name, with or without its domain.
+	short := func(name string) string { name, _, _ = strings.Cut(name, "."); return name }
+	if !strings.EqualFold(short(node), short(host)) {
+		return nil, fmt.Errorf("%w; this machine, %s, is not node %s by its name: on that node `ktsn node check` needs no cluster", notConfigured, host, node)
+	}
+	d := doctor.Doctor{AskHost: func(ctx context.Context, _ string) ([]hostcheck.Finding, error) {
+		return checkHost(ctx, overlay.DefaultStateDir)
+	}}
+	return d.CheckHost(ctx, node)
 }
 
 // podOf reads NAMESPACE/NAME, as ktsn shows pods, or a name alone, which is of the namespace that an option gave.

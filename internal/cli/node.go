@@ -76,31 +76,34 @@ func timed(client *control.Client) overlay.Timed {
 
 func newNode(env *commandline.Environment) *cobra.Command {
 	peers := commandline.Group("peers", "Manage the other nodes of a network", newPeersAdd(), newPeersDel(), newPeersList(env))
-	return commandline.Group("node", "Manage this node: peers, filter, capture, receive rings, relays, settings, clock", peers, newFilter(env), newRestore(env),
+	return commandline.Group("node", "Manage this node: peers, checks, filter, capture, receive rings, relays, settings, clock", peers, newNodeCheck(env), newFilter(env), newRestore(env),
 		newCapture(env), newNodeReceive(env), newNodeRelay(env), newSettings(env), newNodeClock(env))
 }
 
 func newPeersAdd() *cobra.Command {
 	options := &nodeOptions{}
 	var vni uint32
+	var port uint16
 	command := &cobra.Command{
-		Use:   "add --vni N ADDRESS SUBNET...",
+		Use:   "add --vni N [--port N] ADDRESS SUBNET...",
 		Short: "Add another node to a network",
 		Long: "Adds the node ADDRESS, which serves the pods in SUBNET..., to network N: the kernel's tunnel floods to it, ktsnd\n" +
 			"sends timed messages for the subnets to it, and both are recorded for a tunnel that is created later. Either all\n" +
-			"of it is done or nothing. Repeating it replaces the subnets.",
+			"of it is done or nothing. Repeating it replaces subnets and port.",
 		Args: addressAndSubnets,
 		RunE: func(command *cobra.Command, arguments []string) error {
 			peer, err := parsePeer(vni, arguments)
 			if err != nil {
 				return commandline.Usage(err)
 			}
+			peer.Port = port
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
 				return node.PeerAdd(ctx, *peer, timed(client))
 			})
 		},
 	}
 	command.Flags().Uint32Var(&vni, "vni", 0, "VXLAN network identifier")
+	command.Flags().Uint16Var(&port, "port", 0, "UDP port of the network's tunnel, the same for all of its nodes (default: that of ktsnd)")
 	return options.add(command)
 }
 
@@ -128,7 +131,7 @@ func newPeersDel() *cobra.Command {
 // addressAndSubnets requires a node's address, followed by at least one subnet.
 func addressAndSubnets(command *cobra.Command, arguments []string) error {
 	if len(arguments) == 1 {
-		return commandline.Usage(fmt.Errorf("no SUBNET after ADDRESS %q; give those of the node's pods, such as 10.42.2.0/24", arguments[0]))
+		return commandline.Usage(fmt.Errorf("no SUBNET after ADDRESS %q; give those of the node's pods, such as 10.70.2.0/24", arguments[0]))
 	}
 	return commandline.SeveralArguments("ADDRESS")(command, arguments)
 }
@@ -142,7 +145,7 @@ func parsePeer(vni uint32, arguments []string) (*control.Peer, error) {
 	for _, text := range arguments[1:] {
 		subnet, err := netip.ParsePrefix(text)
 		if err != nil {
-			return nil, fmt.Errorf("SUBNET %q is none; give one such as 10.42.2.0/24", text)
+			return nil, fmt.Errorf("SUBNET %q is none; give one such as 10.70.2.0/24", text)
 		}
 		peer.Subnets = append(peer.Subnets, subnet)
 	}
@@ -177,22 +180,27 @@ func newRestore(env *commandline.Environment) *cobra.Command {
 		Short: "Register this node's pods and peers with a restarted ktsnd",
 		Long: "Registers with a restarted ktsnd the peers, the interfaces that tsn-cni has attached, and the pods' sockets that\n" +
 			"tsn-cni requested. Lost records of attachments are rebuilt from the state of the kernel. Attachments whose network\n" +
-			"namespaces are gone are skipped. Interfaces that lost the filter against datagrams that bypass libktsn.so get it\n" +
-			"back. Repeating it changes nothing.",
+			"namespaces are gone are skipped. Bridges, tunnels and ports that other programs changed are repaired first. Interfaces\n" +
+			"that lost the filter against datagrams that bypass libktsn.so get it back. Repeating it changes nothing.",
 		Args: commandline.NoArguments,
 		RunE: func(command *cobra.Command, _ []string) error {
 			return options.do(command.Context(), func(ctx context.Context, node *overlay.Node, client *control.Client) error {
 				if client == nil {
 					return commandline.Usage(errors.New("restore needs a ktsnd; set --control to its control socket"))
 				}
+				repaired, faults, errRepair := attachment.Repair(ctx, options.stateDir, node, client, nil)
+				for _, what := range repaired {
+					fmt.Fprintln(env.Stdout, what)
+				}
 				done, err := attachment.Restore(ctx, options.stateDir, node, client, options.control)
+				err = errors.Join(errRepair, attachment.Joined(faults), err, attachment.Joined(done.Faults))
 				fmt.Fprintf(env.Stdout, "registered %d peers, %d interfaces and %d sockets with ktsnd; rebuilt %d records\n", done.Peers,
 					done.Endpoints, done.Sockets, done.Rebuilt)
 				guarded, errGuard := attachment.Guard(options.stateDir)
 				printRestored(env.Stdout, guarded)
 				err = errors.Join(err, errGuard)
 				if done.Gone > 0 {
-					fmt.Fprintf(env.Stdout, "skipped %d interfaces, whose network namespaces are gone; the container runtime will delete them\n", done.Gone)
+					fmt.Fprintf(env.Stdout, "skipped %d interfaces of containers that have ended; the container runtime or ktsn-agent deletes them\n", done.Gone)
 				}
 				return err
 			})
@@ -212,10 +220,11 @@ func printRestored(out io.Writer, guarded []attachment.Guarded) {
 
 func printPeers(out io.Writer, peers []knownPeer) error {
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "VNI\tADDRESS\tSUBNETS\tREMEMBERED\tKERNEL\tKTSND\tGROUPS")
-	for _, peer := range peers {
-		fmt.Fprintf(table, "%d\t%s\t%v\t%s\t%s\t%s\t%s\n", peer.VNI, peer.Address, peer.Subnets, yesNo(peer.Remembered),
-			peer.Kernel, peer.Ktsnd, groupsSummary(peer.Groups))
+	fmt.Fprintln(table, "VNI\tADDRESS\tSUBNETS\tREMEMBERED\tKERNEL\tKTSND\tGROUPS\tMTU\tLOST\tHEALTH")
+	for i := range peers {
+		peer := &peers[i]
+		fmt.Fprintf(table, "%d\t%s\t%v\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", peer.VNI, peer.Address, peer.Subnets, yesNo(peer.Remembered),
+			peer.Kernel, peer.Ktsnd, groupsSummary(peer.Groups), mtuSummary(&peer.Peer), lossSummary(peer.Health), healthSummary(peer.Health))
 	}
 	return table.Flush()
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,7 +16,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/cli/doctor"
+	"github.com/kubernetsn/kubernetsn/internal/node/hostcheck"
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
+	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
 func TestTrace(t *testing.T) {
@@ -272,5 +277,35 @@ func TestTopRestoresTerminal(t *testing.T) {
 				t.Errorf("the terminal was %+v and is %+v, %v", before, after, err)
 			}
 		})
+	}
+}
+
+// TestDoctorWithoutCluster compares with `ktsn node check`.
+func TestDoctorWithoutCluster(t *testing.T) {
+	topology.EnterTestNamespace(t, "node")
+	for _, name := range []string{"KUBECONFIG", "KUBERNETES_SERVICE_HOST"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("HOME", t.TempDir())
+	host, err := os.Hostname()
+	testlab.Must(t, err)
+	_, checked, _ := ktsn(t, "node", "check", "-o", "json")
+	var want []hostcheck.Finding
+	testlab.Must(t, json.Unmarshal([]byte(checked), &want))
+	status, stdout, stderr := ktsn(t, "doctor", "--node", strings.ToUpper(host)+".example.org", "-o", "json")
+	var got []doctor.Finding
+	testlab.Must(t, json.Unmarshal([]byte(stdout), &got))
+	bad := slices.ContainsFunc(want, func(f hostcheck.Finding) bool { return f.Breaks })
+	if len(got) != 1+max(len(want), 1) || got[0].About != "cluster" || (status != commandline.ExitOK) != bad {
+		t.Errorf("status %d, said %q, findings %+v; want those of %+v", status, stderr, got, want)
+	}
+	for name, arguments := range map[string][]string{
+		"another node": {"doctor", "--node", "not-" + host}, "a pod": {"doctor", "app"}, "the cluster": {"doctor"},
+		"a missing file": {"doctor", "--node", host, "--kubeconfig", "/nowhere/kubeconfig"},
+	} {
+		status, stdout, stderr := ktsn(t, arguments...)
+		if status != commandline.ExitFailure || stdout != "" || strings.Contains(stderr, "`ktsn node check`") != (name == "another node") {
+			t.Errorf("%s: status %d, printed %q, said %q", name, status, stdout, stderr)
+		}
 	}
 }

@@ -8,7 +8,9 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -20,7 +22,7 @@ type knownPeer struct {
 	Remembered bool `json:"remembered"`
 	// Kernel is "yes", "no", or "no tunnel" as long as no pod is attached.
 	Kernel string `json:"kernel"`
-	// Ktsnd is "yes", "no", "other subnets", or "none" on a node without.
+	// Ktsnd is "yes", "no", "other subnets", "other port", or "none" on a node without.
 	Ktsnd string `json:"ktsnd"`
 	// Groups are the multicast groups whose messages ktsnd sends there; nil if ktsnd reports none.
 	Groups *control.NodeGroups `json:"groups,omitempty"`
@@ -89,6 +91,40 @@ func groupsSummary(groups *control.NodeGroups) string {
 	return strings.Join(names, " ")
 }
 
+// healthSummary says when the last announcement of a peer arrived.
+func healthSummary(health *control.PeerHealth) string {
+	ago := func(ms int64) string {
+		if ms < 0 {
+			return "never"
+		}
+		return fmt.Sprintf("%v ago", (time.Duration(ms) * time.Millisecond).Round(time.Second))
+	}
+	const settledMs = 1000 // between the two arrivals of the same announcement
+	switch {
+	case health == nil:
+		return "not measured"
+	case health.UplinkAgoMs >= 0 && (health.TunnelAgoMs < 0 || health.TunnelAgoMs > health.UplinkAgoMs+settledMs):
+		return fmt.Sprintf("received %s; arrived at the uplink %s, and dropped here", ago(health.TunnelAgoMs), ago(health.UplinkAgoMs))
+	}
+	return "received " + ago(health.TunnelAgoMs)
+}
+
+// lossSummary says how many of a peer's last announcements were lost.
+func lossSummary(health *control.PeerHealth) string {
+	if health == nil || health.Announced == 0 {
+		return "-"
+	}
+	return fmt.Sprintf("%d of %d", health.Lost, health.Announced)
+}
+
+// mtuSummary is the largest IP packet of a pod that the route to a peer lets pass.
+func mtuSummary(peer *control.Peer) string {
+	if peer.MTU == 0 {
+		return "-"
+	}
+	return strconv.Itoa(peer.MTU)
+}
+
 func joinPeers(remembered []control.Peer, flooded map[uint32]map[netip.Addr]bool, peers []control.Peer, withKtsnd bool) []knownPeer {
 	all := map[peerKey]*knownPeer{}
 	at := func(vni uint32, address netip.Addr) *knownPeer {
@@ -100,16 +136,18 @@ func joinPeers(remembered []control.Peer, flooded map[uint32]map[netip.Addr]bool
 	}
 	for _, peer := range remembered {
 		known := at(peer.VNI, peer.Address)
-		known.Subnets, known.Remembered = peer.Subnets, true
+		known.Subnets, known.Port, known.Remembered = peer.Subnets, peer.Port, true
 	}
 	for _, peer := range peers {
 		known := at(peer.VNI, peer.Address)
-		known.Ktsnd = "yes"
-		if known.Remembered && !samePrefixes(known.Subnets, peer.Subnets) {
+		known.Ktsnd, known.MTU, known.Health = "yes", peer.MTU, peer.Health
+		switch {
+		case !known.Remembered:
+			known.Subnets, known.Port = peer.Subnets, peer.Port
+		case !samePrefixes(known.Subnets, peer.Subnets):
 			known.Ktsnd = "other subnets"
-		}
-		if !known.Remembered {
-			known.Subnets = peer.Subnets
+		case known.Port != peer.Port:
+			known.Ktsnd = "other port"
 		}
 	}
 	for vni, addresses := range flooded {

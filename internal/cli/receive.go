@@ -33,9 +33,10 @@ func newReceiveAttach(env *commandline.Environment) *cobra.Command {
 		Use:   "attach UPLINK",
 		Short: "Put datagrams that arrive at an interface into receive rings",
 		Long: "Loads the program that puts datagrams of tunnels at UPLINK into receive rings of pods that request them (field\n" +
-			"receive of tsn-cni's configuration), after all filters of others, and registers peers and pods with it. Everything\n" +
-			"else takes the kernel's path as before. tsn-cni does the same when it attaches the first such pod. An existing\n" +
-			"program is replaced in one step, and rings stay, unless they are of a release with another layout.",
+			"receive of tsn-cni's configuration), after all filters of others or, where others have tcx programs, as the first of\n" +
+			"these, and registers peers and pods with it. Everything else takes the kernel's path as before. tsn-cni does the\n" +
+			"same when it attaches the first such pod. An existing program is replaced in one step, and rings stay, unless they are\n" +
+			"of a release with another layout.",
 		Args: commandline.OneArgument("UPLINK"),
 		RunE: func(command *cobra.Command, arguments []string) error {
 			return attachReceive(command.Context(), env.Stdout, stateDir, arguments[0])
@@ -170,7 +171,8 @@ func printReceive(out io.Writer, state *receiveState) error {
 		return nil
 	}
 	for _, uplink := range state.Uplinks {
-		fmt.Fprintf(out, "%s has the program%s%s\n", uplink.Name, unlessText(uplink.Current, " of another release"),
+		fmt.Fprintf(out, "%s has the program%s%s%s\n", uplink.Name, unlessText(uplink.Current, " of another release"),
+			unlessText(!uplink.TCX, " as a tcx program"),
 			unlessText(uplink.Others == 0, fmt.Sprintf(" behind %d filters of others", uplink.Others)))
 	}
 	table := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)

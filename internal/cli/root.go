@@ -24,6 +24,6 @@ func newRoot(env *commandline.Environment) *cobra.Command {
 			"In a Kubernetes cluster it shows networks and nodes, and reports what is missing.",
 		version.Line("ktsn"))
 	root.AddCommand(newDemo(env), newBench(env), newNode(env), newRun(env), newOVS(env), newStatus(env), newProbe(env), newTop(env), newTrace(env),
-		newSchedule(env), newStrategy(env), newClasses(env), newClock(env), newVM(env), newDoctor(env), newFed(env))
+		newSchedule(env), newStrategy(env), newClasses(env), newClock(env), newVM(env), newDoctor(env), newFed(env), newVersion(env))
 	return root
 }

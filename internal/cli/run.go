@@ -100,7 +100,7 @@ func findLibrary(path string) (string, error) {
 		return "", fmt.Errorf("find libktsn.so: %w", err)
 	}
 	if _, err := os.Stat(absolute); err != nil {
-		return "", fmt.Errorf("find libktsn.so: %w; run `make build`, or name it with --lib", err)
+		return "", fmt.Errorf("find libktsn.so: %w; install the package libktsn, run `make build`, or name it with --lib", err)
 	}
 	if strings.ContainsAny(absolute, " :") {
 		return "", fmt.Errorf("%s cannot be preloaded: spaces and colons separate entries of %s; move it",

@@ -15,15 +15,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
 )
 
-const fileLong = `FILE holds the gate-parameter-table of the YANG module ieee802-dot1q-sched, in YAML or JSON; docs/schedules.md
+const fileLong = `FILE holds the gate-parameter-table of the YANG module ieee802-dot1q-sched, in YAML or JSON; docs/guide/schedules.md
 describes it.`
 
 // defaultGuardBand is ktsnd's default.
 const defaultGuardBand = 20 * time.Microsecond
 
 func newSchedule(env *commandline.Environment) *cobra.Command {
-	return commandline.Group("schedule", "Check, set, show and export the schedule of the gates (IEEE 802.1Qbv)",
-		newScheduleCheck(env), newScheduleSet(env), newScheduleGet(env), newScheduleExport(env))
+	return commandline.Group("schedule", "Check, plan, set, show and export the schedule of the gates (IEEE 802.1Qbv)",
+		newScheduleCheck(env), newSchedulePlan(env), newScheduleSet(env), newScheduleGet(env), newScheduleExport(env))
 }
 
 func addASCII(command *cobra.Command, ascii *bool) {

@@ -108,8 +108,10 @@ func printText(out io.Writer, current *state, wide bool) error {
 			fmt.Fprintf(table, "\t  %s\n", fault.Text)
 		}
 	}
-	for _, peer := range current.Peers {
-		fmt.Fprintf(table, "peer\t%s, VNI %d, %v\n", peer.Address, peer.VNI, peer.Subnets)
+	for i := range current.Peers {
+		peer := &current.Peers[i]
+		fmt.Fprintf(table, "peer\t%s, VNI %d, %v, MTU %s, lost %s, %s\n", peer.Address, peer.VNI, peer.Subnets, mtuSummary(peer), lossSummary(peer.Health),
+			healthSummary(peer.Health))
 	}
 	printEncryption(table, &current.encryptionState)
 	for _, node := range current.Groups {
@@ -339,6 +341,7 @@ func printCounters(out io.Writer, counters control.Counters) {
 		{"reports-lost", "not sent, and not reported: the application reads no reports", counters.ReportsLost},
 		{"kernel-path", "sent through the kernel, as reported by the application", counters.KernelPath},
 		{"unanswered", "refused, as reported by the application: ktsnd did not answer", counters.Unanswered},
+		{"off-network", "refused, as reported by the application: no network of the pod has a route", counters.OffNetwork},
 		{"copies-sent", "frames of messages that went to several", counters.CopiesSent},
 		{"copies-dropped", "their copies that did not leave", counters.CopiesDropped},
 		{"copies-pruned", "copies not made: no member of the group is there", counters.CopiesPruned},

@@ -16,7 +16,7 @@ import (
 
 const vmClockLong = `Answers requests of ktsn-guest in a virtual machine for this node's time, until it is stopped. The machine has a virtio port
 called ` + hosttime.PortName + `, on a unix socket of which QEMU is the server; it may come and go.
-docs/virtual-machines.md has the arguments of QEMU and libvirt.`
+docs/guide/virtual-machines.md has the arguments of QEMU and libvirt.`
 
 func newVMClock(env *commandline.Environment) *cobra.Command {
 	var socket string

@@ -266,7 +266,7 @@ func (r *reduced) omit(from object) {
 // groups matches the groups of the roots.
 var groups = regexp.MustCompile(`^(v1|(apps|batch|policy|networking\.k8s\.io|scheduling\.k8s\.io|rbac\.authorization\.k8s\.io|storage\.k8s\.io|` +
 	`coordination\.k8s\.io|events\.k8s\.io|admissionregistration\.k8s\.io|apiextensions\.k8s\.io|authorization\.k8s\.io|authentication\.k8s\.io|` +
-	`discovery\.k8s\.io)/v1)/[a-z]+(/[a-z]+)?$`)
+	`discovery\.k8s\.io|node\.k8s\.io)/v1)/[a-z]+(/[a-z]+)?$`)
 
 // resourceOf returns "apps/v1/daemonsets/status" for the path of a resource of one of the groups, else "".
 func resourceOf(path string) string {

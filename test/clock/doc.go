@@ -2,5 +2,5 @@
 
 // Package clock tests the reported clock errors of nodes with clocks that really differ: those of virtual machines on a
 // common network, synchronised by ktsn-ptp and monitored by `ktsn node clock`. Package lab knows the true error.
-// docs/clocks.md has the method, and `make clocks` writes a table of figures.
+// docs/internals/clock-bound.md has the method, and `make clocks` writes a table of figures.
 package clock

@@ -68,11 +68,15 @@ func packetSocket(t *testing.T, p *pod, etherType uint16) int {
 	return fd
 }
 
-// packetsAt returns a packet socket at an interface of the current network namespace.
+// packetsAt returns a packet socket at an interface of the current network namespace, or at all of them for "".
 func packetsAt(name string, etherType uint16) (int, error) {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return -1, err
+	index := 0
+	if name != "" {
+		link, err := netlink.LinkByName(name)
+		if err != nil {
+			return -1, err
+		}
+		index = link.Attrs().Index
 	}
 	fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -82,7 +86,7 @@ func packetsAt(name string, etherType uint16) (int, error) {
 	if err := unix.SetsockoptTimeval(fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &wait); err != nil {
 		return fd, err
 	}
-	return fd, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: etherType<<8 | etherType>>8, Ifindex: link.Attrs().Index})
+	return fd, unix.Bind(fd, &unix.SockaddrLinklayer{Protocol: etherType<<8 | etherType>>8, Ifindex: index})
 }
 
 // awaitFrame waits for a frame with a text at a tap.

@@ -28,7 +28,7 @@ import (
 )
 
 // The tests of this file have the rows of Table I of Osmani, Kauppinen, Komu, Tarkoma (Multi-Cloud Connectivity for Kubernetes in 5G
-// Networks) as their names: what telecommunication asks of the network of pods. docs/links-table.md names what else proves a row.
+// Networks) as their names: what telecommunication asks of the network of pods. docs/measurements/links-table.md names what else proves a row.
 
 // ofTable returns a link between pods of two nodes.
 func ofTable(t *testing.T) *linkedPods {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
@@ -152,7 +154,7 @@ func TestRestoreSkipsRemovedPods(t *testing.T) {
 	must(t, second.Destroy())
 	lab.a.startDaemon(t)
 	want := "registered 0 peers, 1 interfaces and 1 sockets with ktsnd; rebuilt 0 records\n" +
-		"skipped 1 interfaces, whose network namespaces are gone; the container runtime will delete them\n"
+		"skipped 1 interfaces of containers that have ended; the container runtime or ktsn-agent deletes them\n"
 	if out := lab.a.ktsn(t, "node", "restore"); out != want {
 		t.Errorf("ktsn node restore reports %q, want %q", out, want)
 	}
@@ -196,6 +198,52 @@ func TestLateDelKeepsSecondSandbox(t *testing.T) {
 	if endpoints, err := lab.a.client.Endpoints(t.Context()); err != nil || len(endpoints) != 0 {
 		t.Errorf("after DEL of the second ktsnd has %v, %v", endpoints, err)
 	}
+}
+
+// TestForgottenSandbox attaches the second sandbox of a pod whose first one the runtime has forgotten: nobody deletes it, and its network
+// namespace stays.
+func TestForgottenSandbox(t *testing.T) {
+	t.Parallel()
+	lab := newServedLab(t)
+	first := lab.a.newPod(t)
+	second := first.newSandbox(t)
+	config := lab.a.config(nil)
+	before := lab.a.inventory(t, second)
+	first.add(t, config)
+	second.add(t, config)
+	served := func(when string) {
+		t.Helper()
+		endpoints, err := lab.a.client.Endpoints(t.Context())
+		if err != nil || len(endpoints) != 1 || endpoints[0].Netns != second.Path() {
+			t.Errorf("%s ktsnd has %+v, %v", when, endpoints, err)
+		}
+	}
+	served("after ADD of the second")
+	lab.a.stopDaemon(t)
+	lab.a.startDaemon(t)
+	if output := lab.a.ktsn(t, "node", "restore"); !strings.HasPrefix(output, "registered 0 peers, 1 interfaces and 1 sockets") {
+		t.Errorf("ktsn node restore reports %q", output)
+	}
+	served("after a restart")
+	node, err := overlay.Open(filepath.Join(lab.a.dir, "state"), patience)
+	must(t, err)
+	defer node.Close()
+	attached := within(t, lab.a, func() ([]attachment.Attached, error) { return attachment.List(filepath.Join(lab.a.dir, "state"), node) })
+	if len(attached) != 2 {
+		t.Fatalf("there are %+v", attached)
+	}
+	for _, entry := range attached {
+		if entry.Gone || !entry.Present || entry.Ended != (entry.ContainerID == first.id) {
+			t.Errorf("the list has %+v", entry)
+		}
+	}
+	first.del(t, config) // what the agent does then
+	served("after DEL of the first")
+	if addresses := glob(t, filepath.Join(lab.a.dir, "ipam", networkName, "10.*")); len(addresses) != 1 {
+		t.Errorf("after DEL of the first the addresses are %q", addresses)
+	}
+	second.del(t, config)
+	checkSame(t, "after DEL of both", before, lab.a.inventory(t, second))
 }
 
 // podRecord is the part of a record about the device of a virtual machine.

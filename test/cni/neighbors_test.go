@@ -4,6 +4,7 @@ package cni_test
 
 import (
 	"bytes"
+	"fmt"
 	"net"
 	"net/netip"
 	"os"
@@ -14,6 +15,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
@@ -236,4 +238,56 @@ func TestPodAnswersForNetworkAddresses(t *testing.T) {
 	testlab.CheckError(t, err, "lacked the filter that drops ARP and neighbour discovery")
 	check("after CHECK", false)
 	must(t, lab.a.runtime.CheckNetworkList(t.Context(), list(t, config), router.attachment()))
+}
+
+// A pod that comes back with its address on another interface is found at once: what others know of it is out of date, and they would ask
+// again only after some 30 s.
+func TestNewHardwareAddressIsAnnounced(t *testing.T) {
+	t.Parallel()
+	for family, ipv4 := range families {
+		r := newReachable(t)
+		address := r.address(r.a1, ipv4)
+		ping(t, r.b1, address, 56)
+		for _, mac := range []string{"02:00:00:00:77:01", "02:00:00:00:77:02"} {
+			r.a1.del(t, r.a.config(nil))
+			r.a1 = r.a1.newSandbox(t)
+			bits := map[bool]string{true: "/16", false: "/32"}[ipv4]
+			r.a1.add(t, r.a.config(fields{"ipam": static(address.String() + bits), "args": fields{"cni": fields{"mac": mac}}}))
+			testlab.Eventually(t, 5*time.Second, 20*time.Millisecond, func() error {
+				for _, entry := range within(t, r.b1, func() ([]netlink.Neigh, error) { return netlink.NeighList(0, 0) }) {
+					if known, ok := netip.AddrFromSlice(entry.IP); ok && known.Unmap() == address && entry.HardwareAddr.String() == mac {
+						return nil
+					}
+				}
+				return fmt.Errorf("%s: the other pod does not know that %s is at %s", family, address, mac)
+			})
+		}
+	}
+}
+
+// ktsnd has the kernel solicit IPv6 neighbours from the link-local address. While that is tentative, timed messages wait.
+func TestLinkLocalAddressIsUsableAtOnce(t *testing.T) {
+	t.Parallel()
+	lab := newServedLab(t)
+	pod := lab.a.newPod(t)
+	pod.add(t, lab.a.config(fields{"ipam": lab.a.dualStack()}))
+	addresses := within(t, pod, func() ([]netlink.Addr, error) {
+		link, err := netlink.LinkByName(podIf)
+		if err != nil {
+			return nil, err
+		}
+		return netlink.AddrList(link, netlink.FAMILY_V6)
+	})
+	linkLocal := 0
+	for _, address := range addresses {
+		if address.Flags&unix.IFA_F_TENTATIVE != 0 {
+			t.Errorf("%s is tentative", address.IPNet)
+		}
+		if address.IP.IsLinkLocalUnicast() {
+			linkLocal++
+		}
+	}
+	if linkLocal != 1 {
+		t.Errorf("the pod has %d link-local addresses: %v", linkLocal, addresses)
+	}
 }

@@ -64,10 +64,10 @@ func TestPeersReachKernelAndKtsnd(t *testing.T) {
 	lab := newServedLab(t)
 	add := []string{"node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24"}
 	del := []string{"node", "peers", "del", "--vni", "42", "192.0.2.2"}
-	const header = "VNI  ADDRESS    SUBNETS         REMEMBERED  KERNEL     KTSND  GROUPS\n"
+	const header = "VNI  ADDRESS    SUBNETS         REMEMBERED  KERNEL     KTSND  GROUPS          MTU  LOST  HEALTH\n"
 
 	lab.a.ktsn(t, add...)
-	if out := lab.a.ktsn(t, "node", "peers", "list"); out != header+"42   192.0.2.2  [10.42.2.0/24]  yes         no tunnel  yes    all: not known\n" {
+	if out := lab.a.ktsn(t, "node", "peers", "list"); out != header+"42   192.0.2.2  [10.42.2.0/24]  yes         no tunnel  yes    all: not known  -    -     not measured\n" {
 		t.Errorf("before there is a pod: %q", out)
 	}
 	pod := lab.a.newPod(t)

@@ -14,6 +14,7 @@ import (
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
@@ -24,6 +25,12 @@ import (
 var bridgesOwn = []net.HardwareAddr{
 	{0x01, 0x80, 0xc2, 0, 0, 0x02}, {0x01, 0x80, 0xc2, 0, 0, 0x03}, {0x01, 0x80, 0xc2, 0, 0, 0x0e}, {0x01, 0x80, 0xc2, 0, 0, 0x0f},
 }
+
+// A bridge without the spanning tree protocol forwards frames to its address; ktsnd announces to the other one.
+var (
+	spanningTree = net.HardwareAddr{0x01, 0x80, 0xc2, 0, 0, 0}
+	announced    = net.HardwareAddr{0x01, 0x80, 0xc2, 0, 0, 0x0e}
+)
 
 // trust disables source validation on an interface of the node.
 func (n *node) trust(t *testing.T, portName string) {
@@ -36,6 +43,19 @@ func (n *node) trust(t *testing.T, portName string) {
 		}
 		return nil
 	}))
+}
+
+// announcements receives all frames of a node with the EtherType of ktsnd's announcements, like ktsnd.
+func (n *node) announcements(t *testing.T) *listener {
+	t.Helper()
+	fd := within(t, n, func() (int, error) { return packetsAt("", recordEtherType) })
+	t.Cleanup(func() { _ = unix.Close(fd) })
+	return &listener{fd}
+}
+
+// announcement is a frame to an address with the EtherType of ktsnd's announcements.
+func announcement(source, destination net.HardwareAddr, text string) []byte {
+	return machineFrame(destination, source, recordEtherType, []byte(text))
 }
 
 // reaches reports whether a datagram in a frame to a bridge address reaches a program of the node.
@@ -69,6 +89,33 @@ func (n *node) removeFilter(t *testing.T, portName, prefix string) {
 		}
 		return fmt.Errorf("%s has no filter %s", portName, prefix)
 	})
+}
+
+// TestReservedAnnouncementsOfPods checks that pods cannot send what looks like announcements of ktsnd.
+func TestReservedAnnouncementsOfPods(t *testing.T) {
+	t.Parallel()
+	lab := newServedLab(t)
+	sender, other := lab.a.newPod(t), lab.a.newPod(t)
+	port := sender.add(t, lab.a.config(nil)).Interfaces[1].Name
+	other.add(t, lab.a.config(nil))
+	source := macOf(t, sender.Namespace, podIf)
+	node, pod := lab.a.announcements(t), listen(t, other)
+	for _, filtered := range []bool{true, false} {
+		if !filtered {
+			lab.a.removeFilter(t, port, "ktsn_reserved") // otherwise the rest proves nothing
+		}
+		end := fmt.Sprintf("end %v", filtered)
+		sendRaw(t, sender.Namespace, podIf, announcement(source, announced, "to a node"))
+		sendRaw(t, sender.Namespace, podIf, announcement(source, spanningTree, "to a bridge"))
+		sendRaw(t, sender.Namespace, podIf, announcement(source, broadcast, end))
+		if got := pod.receives(t, "to a bridge", end); got == filtered {
+			t.Errorf("with the filter %v: what is sent to %v reaches another pod: %v", filtered, spanningTree, got)
+		}
+		sendRaw(t, lab.a.Namespace, "lo", announcement(source, broadcast, end))
+		if got := node.receives(t, "to a node", end); got == filtered {
+			t.Errorf("with the filter %v: what is sent to %v reaches the node: %v", filtered, announced, got)
+		}
+	}
 }
 
 func TestReservedAddressesDoNotReachNode(t *testing.T) {
@@ -145,21 +192,26 @@ func (o *offender) offend(t *testing.T, service *service) {
 func TestReservedAddressesFromPeerNode(t *testing.T) {
 	t.Parallel()
 	lab := newServedLab(t)
-	lab.a.newPod(t).add(t, lab.a.config(nil))
+	receiver := lab.a.newPod(t)
+	receiver.add(t, lab.a.config(nil))
 	lab.a.ktsn(t, "node", "peers", "add", "--vni", "42", lab.b.address.String(), lab.b.subnet.String())
 	lab.a.trust(t, tunnelName)
 	service := lab.a.serve(t)
-	reaches := func(destination net.HardwareAddr) bool {
-		text := fmt.Sprintf("to %v", destination)
-		ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: net.IPv4(10, 42, 2, 77).To4(), DstIP: lab.a.address.AsSlice()}
-		udp := &layers.UDP{SrcPort: 7788, DstPort: layers.UDPPort(service.port())}
-		must(t, udp.SetNetworkLayerForChecksum(ip))
-		inside := ethernet(t, net.HardwareAddr{2, 0, 0, 0, 0, 7}, destination, layers.EthernetTypeIPv4, nil, ip, udp, gopacket.Payload(text))
+	send := func(inside []byte) {
 		outerIP := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: lab.b.address.AsSlice(), DstIP: lab.a.address.AsSlice()}
 		outerUDP := &layers.UDP{SrcPort: 50000, DstPort: 4789}
 		must(t, outerUDP.SetNetworkLayerForChecksum(outerIP))
 		sendRaw(t, lab.b.Namespace, uplinkName, ethernet(t, macOf(t, lab.b.Namespace, uplinkName), macOf(t, lab.a.Namespace, uplinkName),
 			layers.EthernetTypeIPv4, nil, outerIP, outerUDP, &layers.VXLAN{ValidIDFlag: true, VNI: vni}, gopacket.Payload(inside)))
+	}
+	source := net.HardwareAddr{2, 0, 0, 0, 0, 7}
+	node, pod := lab.a.announcements(t), listen(t, receiver)
+	reaches := func(destination net.HardwareAddr) bool {
+		text := fmt.Sprintf("to %v", destination)
+		ip := &layers.IPv4{Version: 4, TTL: 64, Protocol: layers.IPProtocolUDP, SrcIP: net.IPv4(10, 42, 2, 77).To4(), DstIP: lab.a.address.AsSlice()}
+		udp := &layers.UDP{SrcPort: 7788, DstPort: layers.UDPPort(service.port())}
+		must(t, udp.SetNetworkLayerForChecksum(ip))
+		send(ethernet(t, source, destination, layers.EthernetTypeIPv4, nil, ip, udp, gopacket.Payload(text)))
 		must(t, lab.a.Do(func() error {
 			return sendText(netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), service.port()), "end "+text)
 		}))
@@ -173,6 +225,18 @@ func TestReservedAddressesFromPeerNode(t *testing.T) {
 			if got := reaches(destination); got == filtered {
 				t.Errorf("with the filter %v: what is sent to %v reaches the node: %v", filtered, destination, got)
 			}
+		}
+		// Announcements of ktsnd have one of these addresses.
+		end := fmt.Sprintf("end %v", filtered)
+		send(announcement(source, bridgesOwn[0], "to another"))
+		send(announcement(source, spanningTree, "to a bridge"))
+		send(announcement(source, broadcast, end))
+		if got := pod.receives(t, "to a bridge", end); got == filtered {
+			t.Errorf("with the filter %v: what is sent to %v reaches a pod: %v", filtered, spanningTree, got)
+		}
+		send(announcement(source, announced, end))
+		if got := node.receives(t, "to another", end); got == filtered {
+			t.Errorf("with the filter %v: what is sent to %v reaches the node: %v", filtered, bridgesOwn[0], got)
 		}
 	}
 }

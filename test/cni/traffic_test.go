@@ -38,10 +38,15 @@ type reachable struct {
 // newReachable attaches three pods to one network over two nodes, each of which knows the other as its peer.
 func newReachable(t *testing.T) *reachable {
 	t.Helper()
-	lab := newLinkLab(t)
-	lab.a.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.2", "10.42.2.0/24")
-	lab.b.ktsn(t, "node", "peers", "add", "--vni", "42", "192.0.2.1", "10.42.1.0/24")
-	r := &reachable{lab: lab, a1: lab.a.newPod(t), a2: lab.a.newPod(t), b1: lab.b.newPod(t), addresses: map[*pod]*current.Result{}}
+	return newLinkLab(t).reachable(t)
+}
+
+// reachable attaches the pods. Both nodes have ktsnd.
+func (l *lab) reachable(t *testing.T) *reachable {
+	t.Helper()
+	l.a.ktsn(t, "node", "peers", "add", "--vni", "42", l.b.address.String(), "10.42.2.0/24")
+	l.b.ktsn(t, "node", "peers", "add", "--vni", "42", l.a.address.String(), "10.42.1.0/24")
+	r := &reachable{lab: l, a1: l.a.newPod(t), a2: l.a.newPod(t), b1: l.b.newPod(t), addresses: map[*pod]*current.Result{}}
 	for _, pod := range []*pod{r.a1, r.a2, r.b1} {
 		r.addresses[pod] = pod.add(t, pod.node.config(fields{"ipam": pod.node.dualStack()}))
 	}

@@ -16,12 +16,12 @@ import (
 )
 
 const (
-	page  = "../../docs/conformance.md"
+	page  = "../../docs/internals/conformance.md"
 	begin = "<!-- deviations -->\n"
 	end   = "<!-- end of deviations -->\n"
 )
 
-var update = flag.Bool("update", false, "write the table of deviations into docs/conformance.md")
+var update = flag.Bool("update", false, "write the table of deviations into docs/internals/conformance.md")
 
 // The page has the scenarios' deviations, and explains each kind of them.
 func TestDocumentation(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/netip"
+	"os"
 	"os/exec"
 	"slices"
 	"strings"
@@ -379,4 +380,22 @@ func TestUntimedFramesThatWaitTooLongAreDropped(t *testing.T) {
 		t.Errorf("on the wire are %d of them", len(seen))
 	}
 	awaitEchoes(t, c.PodA, topology.PodAddressB)
+}
+
+// TestCapturedTrafficPassesConnectionTracking drops packets that connection tracking calls invalid, as kube-proxy does. The bridge sees
+// only one direction of captured traffic.
+func TestCapturedTrafficPassesConnectionTracking(t *testing.T) {
+	content(t)
+	c := newCaptured(t, capture.All)
+	const rules = "table ip kube-proxy { chain forward { type filter hook forward priority 0; ct state invalid counter drop; }; }"
+	for _, node := range []*topology.Namespace{c.NodeA, c.NodeB} {
+		within(t, node, func() (struct{}, error) {
+			return struct{}{}, os.WriteFile("/proc/sys/net/bridge/bridge-nf-call-iptables", []byte("1"), 0)
+		})
+		must(t, finish(t, start(t, node, "nft", exec.Command("nft", rules))))
+	}
+	awaitEchoes(t, c.PodA, topology.PodAddressB)
+	awaitEchoes(t, c.PodB, topology.PodAddressA)
+	streamTo(t, c.PodA, c.PodB, atPodB, 2_000_000)
+	streamTo(t, c.PodB, c.PodA, netip.AddrPortFrom(topology.PodAddressA, listenPort), 2_000_000)
 }

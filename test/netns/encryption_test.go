@@ -36,6 +36,8 @@ const (
 	espHead  = 16
 	// innerTypeAt is the offset of the inner frame's EtherType after the outer IP header.
 	innerTypeAt = 8 + 8 + 12
+	// announcementType is the EtherType of announcements between nodes.
+	announcementType = 0x88b5
 )
 
 // makeAssociations returns count associations from a generation on.
@@ -59,6 +61,8 @@ func association(generation uint32) control.SecurityAssociation {
 type decrypter struct {
 	fd, bridge int
 	done       chan struct{}
+	// tunnel is a packet socket at node a's uplink, by which frames go to node b's tunnel, unencrypted; 0: they go to the bridge.
+	tunnel int
 	// key returns node b's key of an SPI at the arrival of the packet: on a busy machine packets wait for the decrypter.
 	key func(spi uint32, arrived time.Time) (control.AssociationKey, bool)
 
@@ -135,6 +139,45 @@ func arrivedAt(stamps []byte) time.Time {
 	return time.Unix(0, stamp-testlab.TAIOffset())
 }
 
+// inClear returns a frame in an unencrypted tunnel between the nodes of an encrypted packet.
+func inClear(encrypted, inner []byte) []byte {
+	udp := binary.BigEndian.AppendUint16([]byte{0xc0, 0}, topology.VXLANPort)
+	udp = binary.BigEndian.AppendUint16(udp, uint16(8+8+len(inner)))
+	udp = append(append(udp, 0, 0, 8, 0, 0, 0, 0, 0, topology.VNI, 0), inner...)
+	plain := append(append([]byte{}, encrypted...), udp...)
+	header := plain[etherAt : etherAt+ipBytes]
+	header[9] = unix.IPPROTO_UDP
+	binary.BigEndian.PutUint16(header[2:], uint16(ipBytes+len(udp)))
+	header[10], header[11] = 0, 0
+	sum := uint32(0)
+	for at := 0; at < ipBytes; at += 2 {
+		sum += uint32(binary.BigEndian.Uint16(header[at:]))
+	}
+	sum = sum&0xffff + sum>>16
+	binary.BigEndian.PutUint16(header[10:], ^uint16(sum&0xffff+sum>>16))
+	return plain
+}
+
+// toTunnel makes the decrypter pass frames to node b's tunnel.
+func (d *decrypter) toTunnel(t *testing.T, l *lab) {
+	t.Helper()
+	must(t, l.NodeA.Do(func() error {
+		physical, err := net.InterfaceByName(topology.PhysicalInterface)
+		if err != nil {
+			return err
+		}
+		fd, err := unix.Socket(unix.AF_PACKET, unix.SOCK_RAW|unix.SOCK_CLOEXEC, 0)
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { unix.Close(fd) })
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.tunnel = fd
+		return unix.Bind(fd, &unix.SockaddrLinklayer{Ifindex: physical.Index})
+	}))
+}
+
 func (d *decrypter) stop() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -156,12 +199,16 @@ func (d *decrypter) take(frame []byte, arrived time.Time) {
 	case unix.IPPROTO_UDP:
 		// The agent would encrypt the kernel's packets. Here it resolves addresses unencrypted.
 		if binary.BigEndian.Uint16(content[2:]) == topology.VXLANPort && len(content) > innerTypeAt+2 &&
-			binary.BigEndian.Uint16(content[innerTypeAt:]) != unix.ETH_P_ARP {
+			binary.BigEndian.Uint16(content[innerTypeAt:]) != unix.ETH_P_ARP && d.tunnel == 0 {
 			d.clear++
 		}
 	case protoESP:
 		inner, err := d.decrypt(content[:int(binary.BigEndian.Uint16(frame[etherAt+2:]))-ipBytes], arrived)
-		if err == nil {
+		switch {
+		case err != nil:
+		case d.tunnel != 0:
+			_, err = unix.Write(d.tunnel, inClear(frame[:etherAt+ipBytes], inner))
+		default:
 			err = unix.Sendto(d.fd, inner, 0, &unix.SockaddrLinklayer{Ifindex: d.bridge})
 		}
 		if err != nil {
@@ -199,7 +246,9 @@ func (d *decrypter) decrypt(esp []byte, arrived time.Time) ([]byte, error) {
 		binary.BigEndian.Uint32(datagram[12:])>>8 != topology.VNI {
 		return nil, fmt.Errorf("SPI %#x, number %d: inside is %x", spi, sequence, datagram[:16])
 	}
-	d.opened++
+	if binary.BigEndian.Uint16(datagram[innerTypeAt:]) != announcementType {
+		d.opened++
+	}
 	return datagram[16:], nil
 }
 

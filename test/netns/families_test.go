@@ -91,6 +91,12 @@ func (l *lab) sendTo(t *testing.T, arguments ...string) []sendResult {
 	t.Helper()
 	command := exec.Command(program(t, "ktsn-test-send"), arguments...)
 	command.Env = l.preloaded(t)
+	return l.sendBy(t, command)
+}
+
+// sendBy returns the results of ktsn-test-send.
+func (l *lab) sendBy(t *testing.T, command *exec.Cmd) []sendResult {
+	t.Helper()
 	var output bytes.Buffer
 	command.Stdout = &output
 	must(t, finish(t, start(t, l.PodA, "ktsn-test-send", command)))

@@ -23,6 +23,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -79,7 +80,7 @@ func newOVSLab(t *testing.T) *ovsLab {
 // attachPods attaches both pods. It disables checksum offload at node b, whose veth pair does not compute checksums.
 func (l *ovsLab) attachPods(t *testing.T) {
 	t.Helper()
-	must(t, l.NodeB.Do(func() error { return ovs.LeaveNoChecksum(topology.PhysicalInterface) }))
+	must(t, l.NodeB.Do(func() error { return netdev.DisableChecksumOffload(topology.PhysicalInterface) }))
 	l.wiring.A.Through(ovs.BridgePhysical, overlay.TunnelName(topology.VNI))
 	must(t, l.wiring.AttachBoth(t.Context()))
 }
@@ -472,7 +473,7 @@ func TestAgentMaintainsOpenVSwitch(t *testing.T) {
 	fresh := lab.state(t)
 	plan := ovs.Plan{Interface: topology.PhysicalInterface, VhostSocket: lab.node.VhostSocket(), DPDKExtra: lab.node.DPDKExtra()}
 	follower := &openvswitch.Reconciler{Switch: &lab.node.Switch, Plan: plan, PrefixBits: 24, PrefixOf: ovs.PrefixOf, Now: time.Now}
-	wanted := openvswitch.Tunnels{Local: topology.NodeAddressA, Networks: []uint32{topology.VNI}, Peers: []netip.Addr{topology.NodeAddressB}, Port: topology.VXLANPort}
+	wanted := openvswitch.Tunnels{Local: topology.NodeAddressA, Networks: map[uint32]uint16{topology.VNI: topology.VXLANPort}, Peers: []netip.Addr{topology.NodeAddressB}}
 	must(t, lab.followIn(t, follower, wanted))
 	lab.attachPods(t)
 	_, client := lab.startOVSDaemon(t)

@@ -266,7 +266,7 @@ func TestKtsnPtpReportsObstacles(t *testing.T) {
 // the example. Without a card with a clock it uses software timestamps and sets nothing.
 func TestPtp4lAcceptsConfigurations(t *testing.T) {
 	content(t)
-	guest, err := os.ReadFile("../../docs/examples/ptp4l-guest.conf")
+	guest, err := os.ReadFile("../../examples/ptp4l-guest.conf")
 	must(t, err)
 	printed := func(options ...string) string {
 		output, err := exec.CommandContext(t.Context(), program(t, "ktsn"), append([]string{"clock", "config", "--device", topology.PhysicalInterface}, options...)...).Output()

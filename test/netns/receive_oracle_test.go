@@ -60,9 +60,9 @@ func newOracle(t *testing.T) *oracle {
 	lab.addAddress(t)
 	ip(t, lab.PodB, "address", "add", alsoPodAddress6B.String()+"/32", "dev", topology.PodInterface, "nodad")
 	// The host answers every rejected datagram, and pods reach themselves over IPv6.
-	set(t, lab.PodB, "ipv4/icmp_ratelimit", "0")
-	set(t, lab.PodB, "ipv6/icmp/ratelimit", "0")
-	set(t, lab.PodA, "ipv6/conf/lo/disable_ipv6", "0")
+	setZero(t, lab.PodB, "ipv4/icmp_ratelimit")
+	setZero(t, lab.PodB, "ipv6/icmp/ratelimit")
+	setZero(t, lab.PodA, "ipv6/conf/lo/disable_ipv6")
 	side := lab.sideA()
 	side.join(t, rings.Endpoint{Rings: true, IPv6: podAddress6A})
 	side.admit(t, topology.PodSubnetB, podSubnet6B)
@@ -74,10 +74,10 @@ func newOracle(t *testing.T) *oracle {
 	return &oracle{lab: lab, daemon: daemon, client: client, environment: append(lab.preloaded(t), "KTSN_RECEIVE=ring")}
 }
 
-// set changes a setting of a pod's network.
-func set(t *testing.T, pod *topology.Namespace, name, value string) {
+// setZero sets a setting of a pod's network to 0.
+func setZero(t *testing.T, pod *topology.Namespace, name string) {
 	t.Helper()
-	must(t, pod.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte(value), 0) }))
+	must(t, pod.Do(func() error { return os.WriteFile("/proc/sys/net/"+name, []byte("0"), 0) }))
 }
 
 // admit adds an allowed source to the program at the uplink.
@@ -232,6 +232,16 @@ func (o *oracle) check(t *testing.T, program, family string, test *receiveCase) 
 	}
 }
 
+func TestReceiveRingBeforeTCX(t *testing.T) {
+	timing(t)
+	o := newOracle(t)
+	o.sideA().endByTCX(t)
+	for _, name := range []string{"recv", "epoll"} {
+		at := slices.IndexFunc(receiveCases, func(test receiveCase) bool { return test.name == name })
+		t.Run(name, func(t *testing.T) { o.check(t, program(t, "ktsn-test-receive"), "ipv4", &receiveCases[at]) })
+	}
+}
+
 func TestReceiversLoseNothingWhileKtsndIsSlow(t *testing.T) {
 	content(t)
 	for libc, program := range receivers(t) {
@@ -259,7 +269,7 @@ type receiveCase struct {
 	// inRing is the number of its datagrams that arrive in a ring. The others are in the kernel's queue.
 	inRing   int
 	families families
-	// differs is libktsn's documented difference (docs/receiving.md).
+	// differs is libktsn's documented difference (docs/reference/receiving.md).
 	differs string
 }
 
@@ -324,6 +334,9 @@ var receiveCases = []receiveCase{
 	{"a copy in a set, whose original is closed", "epoll-of-a-copy-whose-original-is-closed", 1, ipv4, ""},
 	{"in several sets", "epoll-in-several-sets", 2, ipv4, ""},
 	{"epoll for datagrams of the same node", "epoll-of-what-comes-another-way", 1, every, ""},
+	{"a set of epoll that changes by io_uring", "epoll-by-io-uring", 0, ipv4, ""},
+	{"an io_uring after the first look", "epoll-by-io-uring-made-later", 3, ipv4, ""},
+	{"an io_uring of a child of vfork", "io-uring-of-a-vforked-child", 3, ipv4, ""},
 	{"datagrams from several addresses", "sources", 3, every, ""},
 	{"a connected socket", "connected", 2, every, ""},
 	{"a socket that is connected later", "connected-later", 4, every, ""},

@@ -3,6 +3,7 @@
 package netns_test
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 	"os"
@@ -12,11 +13,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cilium/ebpf"
+	"github.com/cilium/ebpf/asm"
+	bpflink "github.com/cilium/ebpf/link"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
 	rings "github.com/kubernetsn/kubernetsn/internal/node/receive"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
@@ -182,10 +187,49 @@ func TestReceiveRingSurvivesKtsnd(t *testing.T) {
 	}
 }
 
+// endByTCX attaches a tcx program to the uplink that ends the matter, as Cilium's do, so that no filter gets a frame, and moves the program
+// for receive rings to the front.
+func (s *receivingSide) endByTCX(t *testing.T) {
+	t.Helper()
+	must(t, s.node.Do(func() error {
+		uplink, err := netlink.LinkByName(topology.PhysicalInterface)
+		if err != nil {
+			return err
+		}
+		theirs, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+			Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0 /* TCX_PASS */), asm.Return()},
+		})
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { theirs.Close() })
+		attached, err := bpflink.AttachTCX(bpflink.TCXOptions{Interface: uplink.Attrs().Index, Program: theirs, Attach: ebpf.AttachTCXIngress})
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			testlab.Missing(t, "the kernel has no tcx (Linux 6.6)")
+		}
+		if err != nil {
+			return err
+		}
+		t.Cleanup(func() { attached.Close() })
+		moved, err := rings.KeepReached(rings.DefaultDir)
+		if len(moved) != 1 {
+			t.Errorf("the program was moved at %q", moved)
+		}
+		return err
+	}))
+}
+
 func TestRedirectedDatagramsReachKernelListeners(t *testing.T) {
 	timing(t)
+	t.Run("by a filter", func(t *testing.T) { redirectToRing(t, func(*receivingSide) {}) })
+	t.Run("by tcx", func(t *testing.T) { redirectToRing(t, func(side *receivingSide) { side.endByTCX(t) }) })
+}
+
+func redirectToRing(t *testing.T, prepare func(*receivingSide)) {
+	t.Helper()
 	lab := newLab(t)
 	lab.sideA().attach(t, rings.Endpoint{Redirect: true})
+	prepare(lab.sideA())
 	sent, came := filepath.Join(t.TempDir(), "talker.csv"), filepath.Join(t.TempDir(), "listener.csv")
 	listener := lab.startRingListener(t, came) // without ktsnd it gets no ring
 	const messages = 1000

@@ -332,7 +332,7 @@ func (l *lab) connectionsUse(t *testing.T) (used int) {
 	t.Helper()
 	for {
 		// The first answer comes when ktsnd has decided on the connection.
-		if err := helloWith(t, l.clientOf(t, l.PodA), 0); errors.Is(err, unix.ECONNRESET) {
+		if err := helloWith(t, l.clientOf(t, l.PodA), 0); errors.Is(err, unix.ECONNRESET) || errors.Is(err, unix.EMFILE) {
 			return used
 		}
 		used++

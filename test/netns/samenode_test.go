@@ -5,6 +5,7 @@ package netns_test
 import (
 	"net/netip"
 	"os/exec"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -45,10 +46,15 @@ func addPod(t *testing.T, node *topology.Namespace, name string, address netip.A
 // onBridge adds a pod of node a and the bridge to the others to ktsnd.
 func onBridge(t *testing.T, client *control.Client, identity string, pod *topology.Namespace) {
 	t.Helper()
-	endpoint := control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: pod.Path(), VNI: topology.VNI,
-		Bridge: topology.BridgeName}
-	_ = client.EndpointDel(t.Context(), endpoint.Identity, endpoint.Interface)
-	must(t, client.EndpointAdd(t.Context(), endpoint))
+	_ = client.EndpointDel(t.Context(), identity, topology.PodInterface)
+	onBridgeWith(t, client, identity, pod, nil)
+}
+
+// onBridgeWith adds a pod that may use the addresses of sources, any if it is nil, or changes them.
+func onBridgeWith(t *testing.T, client *control.Client, identity string, pod *topology.Namespace, sources *control.Sources) {
+	t.Helper()
+	must(t, client.EndpointAdd(t.Context(), control.Endpoint{Identity: identity, Interface: topology.PodInterface, Netns: pod.Path(),
+		VNI: topology.VNI, Bridge: topology.BridgeName, Sources: sources}))
 }
 
 func TestMessagesToSameNodeStayOffTheWire(t *testing.T) {
@@ -111,6 +117,63 @@ func TestSameNodeLossesAreCounted(t *testing.T) {
 	if missing := counted.DeliveryFailed + counted.Dropped(); lost == 0 || lost != missing {
 		t.Errorf("%d of %d messages are lost, and %d are counted: %+v", lost, len(f.sent), missing, counted)
 	}
+}
+
+// talkToNeighbor sends timed messages to the neighbor, which has a socket for them, until the test ends.
+func talkToNeighbor(t *testing.T, lab *lab, neighbor *topology.Namespace) {
+	t.Helper()
+	at := netip.AddrPortFrom(neighborAddress, listenPort)
+	listener := listen(t, neighbor, "udp4", at)
+	t.Cleanup(func() { listener.Close() })
+	lab.startTalker(t, filepath.Join(t.TempDir(), "talker.csv"), "--to", at.String(), "--cycle", "10ms", "--lead", "5ms")
+}
+
+// TestReceiverOfSameNodeReturns removes the receiver and adds it again while the talker keeps its socket.
+func TestReceiverOfSameNodeReturns(t *testing.T) {
+	content(t)
+	lab := newLab(t)
+	neighbor := lab.addNeighbor(t)
+	_, client := lab.startDaemon(t, "--stale-after", "5s")
+	onBridge(t, client, "neighbor", neighbor)
+	onBridge(t, client, identity, lab.PodA)
+	talkToNeighbor(t, lab, neighbor)
+	awaitCounters(t, client, "messages reach the neighbor", func(c control.Counters) bool { return c.SentBridge >= 20 })
+	must(t, client.EndpointDel(t.Context(), "neighbor", topology.PodInterface))
+	awaitCounters(t, client, "messages to no receiver are dropped", func(c control.Counters) bool { return c.DropClosed >= 20 })
+	sent := counters(t, client).SentBridge
+	onBridge(t, client, "neighbor", neighbor)
+	awaitCounters(t, client, "messages reach the neighbor again", func(c control.Counters) bool { return c.SentBridge >= sent+20 })
+}
+
+// TestReceiverOfForeignAddress has a pod that adds the address of another one to its interface, as CAP_NET_ADMIN allows.
+func TestReceiverOfForeignAddress(t *testing.T) {
+	content(t)
+	lab := newLab(t)
+	thiefAddress := netip.MustParseAddr("10.42.1.4")
+	neighbor, thief := lab.addNeighbor(t), addPod(t, lab.NodeA, "3", thiefAddress)
+	ip(t, thief, "address", "add", neighborAddress.String()+"/32", "dev", topology.PodInterface)
+	limited := &control.Sources{Addresses: []netip.Prefix{netip.PrefixFrom(thiefAddress, 32)}}
+	_, client := lab.startDaemon(t, "--stale-after", "5s")
+	onBridgeWith(t, client, "thief", thief, limited)
+	onBridge(t, client, "neighbor", neighbor)
+	onBridge(t, client, identity, lab.PodA)
+	talkToNeighbor(t, lab, neighbor)
+	more := func(what string, count func(control.Counters) uint64) {
+		t.Helper()
+		before := count(counters(t, client))
+		awaitCounters(t, client, what, func(c control.Counters) bool { return count(c) >= before+20 })
+	}
+	sent := func(c control.Counters) uint64 { return c.SentBridge }
+	dropped := func(c control.Counters) uint64 { return c.DropClosed }
+	more("messages reach the neighbor", sent)
+	must(t, client.EndpointDel(t.Context(), "neighbor", topology.PodInterface))
+	more("messages to no receiver are dropped", dropped)
+	onBridge(t, client, "thief", thief)
+	more("a pod may use any address", sent)
+	onBridgeWith(t, client, "thief", thief, limited)
+	more("it may not use that one any more", dropped)
+	onBridgeWith(t, client, "thief", thief, &control.Sources{Addresses: []netip.Prefix{netip.PrefixFrom(neighborAddress, 32)}})
+	more("it may use only that one", sent)
 }
 
 // TestSameNodeMessagesKeepOrder replaces ktsnd while messages are sent.

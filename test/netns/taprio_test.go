@@ -17,7 +17,7 @@ import (
 
 const (
 	taprioDevice  = "tsn"
-	exampleFolder = "../../docs/examples/"
+	exampleFolder = "../../examples/"
 	// katasClasses are the classes of the paper on Kata containers.
 	katasClasses = "3,3,3,3,3,3,1,3,3,3,3,3,3,3,3,3"
 )

@@ -42,6 +42,7 @@ func TestValidNetworks(t *testing.T) {
 	for name, text := range map[string]string{
 		"no more than is required":    spec(),
 		"a second address":            spec("ipv6: {cidr: 'fd42::/48'}"),
+		"routes":                      spec("ipv6: {cidr: 'fd42::/48'}", "routes: [{to: 224.0.0.0/4}, {to: 'ff00::/8'}, {to: 10.9.0.0/16, via: 10.42.1.9}]"),
 		"a range for one node":        "spec: {vni: 1, ipv4: {cidr: 10.1.0.0/24}}",
 		"an uplink for each of two":   spec("uplinks: [{interface: eno1, nodeSelector: {matchLabels: {a: b}}}, {interface: eno2}]"),
 		"a link speed":                spec("linkSpeed: 2500Mbit"),
@@ -56,7 +57,7 @@ func TestValidNetworks(t *testing.T) {
 		"a part of each range":        "spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.16.0/20}, ipv6: {cidr: 'fd42::/48', part: 'fd42:0:0:1000::/52'}}",
 		"a span":                      spec("span: {clusters: {matchLabels: {site: a}}, clusterPrefixLength: 20}"),
 		"namespaces":                  spec("namespaceSelector: {matchLabels: {a: b}}"),
-		"the schedule of the example": spec("schedule:") + indent(t, "../../docs/examples/schedule.yaml"),
+		"the schedule of the example": spec("schedule:") + indent(t, "../../examples/schedule.yaml"),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if err := dryCreate(t, text, client.FieldValidation("Strict")); err != nil {
@@ -88,18 +89,32 @@ func TestInvalidNetworks(t *testing.T) {
 		"no ipv4":              {"spec: {vni: 1}", "spec.ipv4: Required"},
 		"a vni of 0":           {"spec: {vni: 0, ipv4: {cidr: 10.0.0.0/16}}", "spec.vni"},
 		"a vni too large":      {"spec: {vni: 16777216, ipv4: {cidr: 10.0.0.0/16}}", "spec.vni"},
-		"no range":             {"spec: {vni: 1, ipv4: {cidr: ten}}", "ipv4.cidr must be a range of IPv4 such as 10.42.0.0/16"},
+		"a port of 0":          {spec("port: 0"), "spec.port"},
+		"a port too large":     {spec("port: 65536"), "spec.port"},
+		"no range":             {"spec: {vni: 1, ipv4: {cidr: ten}}", "ipv4.cidr must be a range of IPv4 such as 10.70.0.0/16"},
 		"a range of IPv6":      {"spec: {vni: 1, ipv4: {cidr: 'fd42::/48'}}", "ipv4.cidr must be a range of IPv4"},
 		"bits behind":          {"spec: {vni: 1, ipv4: {cidr: 10.42.1.0/16}}", "ipv4.cidr has bits set after its prefix"},
 		"a part that is more":  {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/26}}", "ipv4.nodePrefixLength must be that of cidr or up to 16 more"},
 		"too many parts":       {"spec: {vni: 1, ipv4: {cidr: 10.0.0.0/8, nodePrefixLength: 25}}", "up to 16 more"},
 		"a part of nothing":    {"spec: {vni: 1, ipv4: {cidr: 10.0.0.0/24, nodePrefixLength: 31}}", "at most 30"},
+		"a default route":      {spec("routes: [{to: 0.0.0.0/0}]"), "to must be a range of /4 or smaller"},
+		"a route with bits":    {spec("routes: [{to: 10.9.1.0/16}]"), "written by its first address"},
+		"a route to itself":    {spec("routes: [{to: 10.42.7.0/24}]"), "routes must not overlap the network's own ranges"},
+		"a route around it":    {spec("routes: [{to: 10.0.0.0/8}]"), "routes must not overlap the network's own ranges"},
+		"a route of IPv6":      {spec("routes: [{to: 'ff00::/8'}]"), "routes of IPv6 need ipv6"},
+		"a router elsewhere":   {spec("routes: [{to: 10.9.0.0/16, via: 10.8.0.1}]"), "via of routes must be an address in the network's own ranges"},
+		"a router of IPv6":     {spec("routes: [{to: 10.9.0.0/16, via: 'fd42::1'}]"), "via must be an address of the same family as to"},
 		"IPv4 for IPv6":        {spec("ipv6: {cidr: 10.43.0.0/16}"), "ipv6.cidr must be a range of IPv6"},
 		"a part outside":       {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.43.16.0/20}}", "ipv4.part must be a range of IPv4 in ipv4.cidr"},
 		"a part with bits":     {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.17.0/20}}", "ipv4.part must be a range of IPv4 in ipv4.cidr"},
 		"less than a node's":   {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.17.0/25}}", "not smaller than a node's part"},
 		"a part of one range":  {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.16.0/20}, ipv6: {cidr: 'fd42::/48'}}", "ipv4.part and ipv6.part must be given together"},
 		"a hub's and its own":  {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.16.0/20}, span: {clusterPrefixLength: 20}}", "span and ipv4.part exclude each other"},
+		"static elsewhere":     {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, static: 10.43.0.0/24}}", "ipv4.static must be a range of IPv4 in ipv4.cidr"},
+		"static with bits":     {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, static: 10.42.255.7/24}}", "written by its first address"},
+		"static of IPv4":       {spec("ipv6: {cidr: 'fd42::/48', static: 10.42.255.0/24}"), "ipv6.static must be a range of IPv6 in ipv6.cidr"},
+		"static in a part":     {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, part: 10.42.16.0/20, static: 10.42.31.0/24}}", "ipv4.static needs a network of one cluster"},
+		"static of a hub":      {"spec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, static: 10.42.31.0/24}, span: {clusterPrefixLength: 20}}", "static ranges need a network of one cluster"},
 		"a small mtu":          {spec("mtu: 100"), "mtu must be 1280 to 65535 bytes, or 0"},
 		"an interface's name":  {spec("uplinks: [{interface: 'a b'}]"), "interface must be the name of a network interface"},
 		"another uplink":       {spec("uplinks: [{interface: a, type: other}]"), "Unsupported value: \"other\""},
@@ -157,6 +172,9 @@ func TestNetworkUpdates(t *testing.T) {
 		"another range":            {[]string{"ipv4", "cidr"}, "10.52.0.0/16", "ipv4.cidr can only grow"},
 		"other parts":              {[]string{"ipv4", "nodePrefixLength"}, int64(25), "nodePrefixLength cannot be changed"},
 		"the vni":                  {[]string{"vni"}, int64(7), "vni cannot be changed"},
+		"static where was none":    {[]string{"ipv4", "static"}, "10.42.255.0/24", ""},
+		"the same port":            {[]string{"port"}, int64(4789), ""},
+		"another port":             {[]string{"port"}, int64(8472), "port cannot be changed"},
 		"a part where was none":    {[]string{"ipv4", "part"}, "10.42.16.0/20", "ipv4.part cannot be added"},
 		"a span where was none":    {[]string{"span"}, map[string]any{"clusterPrefixLength": int64(20)}, "span cannot be added to or taken from a network"},
 		"ipv6 where was none":      {[]string{"ipv6"}, map[string]any{"cidr": "fd42::/48"}, "ipv6 cannot be added"},
@@ -173,6 +191,27 @@ func TestNetworkUpdates(t *testing.T) {
 				t.Errorf("got %v, want %q", err, test.sentence)
 			}
 		})
+	}
+}
+
+func TestStaticRangeGrows(t *testing.T) {
+	for static, want := range map[string]string{
+		"10.42.254.0/23": "", "10.42.255.0/24": "", "10.42.255.0/25": "ipv4.static can only be added or grow", "10.42.254.0/24": "ipv4.static can only be added or grow",
+		"": "ipv4.static can only be added or grow",
+	} {
+		ctx := needServer(t)
+		created := parseNetwork(t, "metadata: {generateName: static-}\nspec: {vni: 1, ipv4: {cidr: 10.42.0.0/16, static: 10.42.255.0/24}}")
+		created.SetName("")
+		must(t, admin.Create(ctx, created))
+		t.Cleanup(func() { _ = admin.Delete(context.WithoutCancel(ctx), created) })
+		unstructured.RemoveNestedField(created.Object, "spec", "ipv4", "static")
+		if static != "" {
+			must(t, unstructured.SetNestedField(created.Object, static, "spec", "ipv4", "static"))
+		}
+		err := admin.Update(ctx, created, client.DryRunAll)
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: got %v, want %q", static, err, want)
+		}
 	}
 }
 

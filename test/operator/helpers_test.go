@@ -83,7 +83,7 @@ func startOperator(ctx context.Context) error {
 	options := &operator.Options{
 		Namespace: system, Service: "ktsn-operator", Secret: "ktsn-operator-certificate", Webhook: "kubernetsn", Port: port,
 		Health: "127.0.0.1:0", Metrics: "0", Linger: linger, CertificateName: "localhost",
-		AgentTimeout: agentPatience, WaitImage: "none",
+		AgentTimeout: agentPatience, WaitImage: "none", EncryptedPort: v1alpha1.DefaultEncryptedPort,
 	}
 	minimum := flag.NewFlagSet("minimum", flag.ContinueOnError)
 	options.Minimum.AddFlags(minimum)
@@ -141,7 +141,7 @@ func webhookConfiguration(name string, port int) *admissionv1.MutatingWebhookCon
 			}},
 			MatchConditions: []admissionv1.MatchCondition{{
 				Name: "annotated-or-linked",
-				Expression: "'" + v1alpha1.NetworkAnnotation + "' in object.metadata.?annotations.orValue({}) || object.metadata.?labels.orValue({}).exists(label, " +
+				Expression: "object.metadata.?annotations.orValue({}).exists(key, key.startsWith('kubernetsn.io/')) || object.metadata.?labels.orValue({}).exists(label, " +
 					"label.startsWith('" + v1alpha1.ClientLabelPrefix + "') || label.startsWith('" + v1alpha1.EndpointLabelPrefix + "'))",
 			}},
 		}},

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -80,6 +81,27 @@ func TestNodeLabel(t *testing.T) {
 	awaitNodeLabel(ctx, t, first, true)
 	remove(ctx, t, secondPod)
 	awaitNodeLabel(ctx, t, first, false)
+}
+
+// TestNames waits for the EndpointSlice of a Service, which follows its pods.
+func TestNames(t *testing.T) {
+	ctx := needOperator(t)
+	pod := onNetwork("named-0", "default", "named", "")
+	pod.Labels = map[string]string{"app": "named"}
+	pod.Annotations["k8s.v1.cni.cncf.io/network-status"] = `[{"name":"default/named","interface":"tsn0","ips":["10.228.1.7"]}]`
+	service := &corev1.Service{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "named", Labels: map[string]string{v1alpha1.NetworkAnnotation: "named"},
+		Annotations: map[string]string{v1alpha1.SelectorAnnotation: "app=named"}},
+		Spec: corev1.ServiceSpec{ClusterIP: corev1.ClusterIPNone, PublishNotReadyAddresses: true, Ports: []corev1.ServicePort{{Name: "data", Port: 7788, Protocol: corev1.ProtocolUDP}}}}
+	create(ctx, t, newNetwork("named", 288, "10.228.0.0/16"), service, pod)
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "named-tsn-ipv4-0"}}
+	await(ctx, t, slice, func() error {
+		if len(slice.Endpoints) != 1 || slice.Endpoints[0].Addresses[0] != "10.228.1.7" || slice.Labels[discoveryv1.LabelServiceName] != "named" {
+			return fmt.Errorf("the slice is %+v: %w", slice, errNotYet)
+		}
+		return nil
+	})
+	remove(ctx, t, pod)
+	awaitGone(ctx, t, slice)
 }
 
 func TestSubnetAllocation(t *testing.T) {
@@ -236,6 +258,17 @@ func gates(states int32) *v1alpha1.GateParameterTable {
 			{Index: 1, OperationName: operation, TimeIntervalValue: 500000, GateStatesValue: 255},
 		}},
 	}
+}
+
+// TestPortOfEncryptedTunnels has a network on the port of encrypted tunnels, which gets nothing, and one on another port.
+func TestPortOfEncryptedTunnels(t *testing.T) {
+	ctx := needOperator(t)
+	reserved, other := newNetwork("port-1", 246, "10.246.0.0/16"), newNetwork("port-2", 247, "10.247.0.0/16")
+	reserved.Spec.Port, other.Spec.Port = v1alpha1.DefaultEncryptedPort, 8472
+	create(ctx, t, reserved)
+	create(ctx, t, other)
+	condition(ctx, t, reserved, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonPortReserved, "spec.port 4793 is the port of encrypted tunnels")
+	condition(ctx, t, other, v1alpha1.ConditionReady, metav1.ConditionTrue, v1alpha1.ReasonAsAsked)
 }
 
 func TestOverlappingNetworks(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -259,6 +260,9 @@ func TestAgentRights(t *testing.T) {
 		"replace a report": {agent.Status().Update(ctx, stateOf("rights-node"), client.DryRunAll), forbidden},
 		"ask a node":       {agent.Patch(ctx, stateOf("rights-node"), patch(`{"spec":{"gates":"x"}}`), client.DryRunAll), forbidden},
 		"write a status":   {agent.Status().Patch(ctx, network.DeepCopy(), patch(`{"status":{"pods":7}}`), client.DryRunAll), forbidden},
+		"set a condition of a pod": {agent.Status().Patch(ctx, onNetwork("rights-one", "default", "rights", ""), client.RawPatch(types.StrategicMergePatchType,
+			[]byte(`{"status":{"conditions":[{"type":"kubernetsn.io/attached","status":"True"}]}}`)), client.DryRunAll), ""},
+		"change a pod":     {agent.Patch(ctx, onNetwork("rights-one", "default", "rights", ""), patch(`{"metadata":{"labels":{"a":"b"}}}`), client.DryRunAll), forbidden},
 		"change peers":     {agent.Patch(ctx, peers.DeepCopy(), patch(`{"spec":{"nodes":[]}}`), client.DryRunAll), forbidden},
 		"remove peers":     {agent.Delete(ctx, peers.DeepCopy(), client.DryRunAll), forbidden},
 		"change a network": {agent.Patch(ctx, network.DeepCopy(), patch(`{"spec":{"mtu":1400}}`), client.DryRunAll), forbidden},

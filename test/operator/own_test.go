@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -151,6 +153,30 @@ func TestPoliciesAllowOperator(t *testing.T) {
 	eventually(ctx, t, func() error { return get(ctx, attachment) })
 	remove(ctx, t, network)
 	awaitGone(ctx, t, network)
+}
+
+// TestOperatorWritesOnlyOwnSlices refuses EndpointSlices of other controllers, and of Services that are not their owners.
+func TestOperatorWritesOnlyOwnSlices(t *testing.T) {
+	ctx := needPolicy(t)
+	operator := operatorWithAllRights(t)
+	slice := func(manager, owner string) *discoveryv1.EndpointSlice { // of a headless Service
+		return &discoveryv1.EndpointSlice{AddressType: discoveryv1.AddressTypeIPv4, ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "own-slice",
+			Labels:          map[string]string{discoveryv1.LabelManagedBy: manager, discoveryv1.LabelServiceName: "own", corev1.IsHeadlessService: ""},
+			OwnerReferences: []metav1.OwnerReference{{APIVersion: "v1", Kind: "Service", Name: owner, UID: "x"}}}}
+	}
+	const onlyItsSlices = "only EndpointSlices with the label endpointslice.kubernetes.io/managed-by=kubernetsn.io"
+	eventually(ctx, t, func() error { // the policy may be young
+		if operator.Create(ctx, slice("", "own"), client.DryRunAll) == nil {
+			return errNotYet
+		}
+		return nil
+	})
+	checkRefusal(t, "its own", operator.Create(ctx, slice("kubernetsn.io", "own"), client.DryRunAll), "")
+	checkRefusal(t, "another controller's", operator.Create(ctx, slice("endpointslice-controller.k8s.io", "own"), client.DryRunAll), onlyItsSlices)
+	proxied := slice("kubernetsn.io", "own")
+	delete(proxied.Labels, corev1.IsHeadlessService)
+	checkRefusal(t, "of a Service with a cluster IP", operator.Create(ctx, proxied, client.DryRunAll), "has the label service.kubernetes.io/headless")
+	checkRefusal(t, "of another Service", operator.Create(ctx, slice("kubernetsn.io", "other"), client.DryRunAll), "the owner of an EndpointSlice of ktsn-operator is its Service")
 }
 
 // newAttachment is the operator's for a network, in the namespace default.

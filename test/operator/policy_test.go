@@ -12,8 +12,10 @@ import (
 	"testing"
 
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -223,6 +225,69 @@ func TestPodLabelUpdates(t *testing.T) {
 			checkRefusal(t, "", admin.Status().Patch(ctx, test.pod.DeepCopy(), patch, client.DryRunAll), test.sentence)
 		})
 	}
+}
+
+// TestOnlyOwnAgentSetsAttached uses agents with all rights, which only the policies limit.
+func TestOnlyOwnAgentSetsAttached(t *testing.T) {
+	ctx := needPolicy(t)
+	create(ctx, t, newNetwork("gated", 198, "10.198.0.0/16"), newNode("gated-1"), newNode("gated-2"))
+	pod, plain := onNetwork("gated", "default", "gated", "gated-1"), plainPod("gated-plain", "default")
+	plain.Spec.NodeName = "gated-1"
+	eventually(ctx, t, func() error { // reports of older agents, of other tests, may not have gone yet
+		gated := pod.DeepCopy()
+		err := admin.Create(ctx, gated, client.DryRunAll)
+		if gates := gated.Spec.ReadinessGates; err == nil && (len(gates) != 1 || gates[0].ConditionType != v1alpha1.ConditionAttached) {
+			err = fmt.Errorf("the pod has the readiness gates %v", gates)
+		}
+		return err
+	})
+	create(ctx, t, pod, plain)
+	if len(plain.Spec.ReadinessGates) > 0 {
+		t.Errorf("a pod on no network has the readiness gates %v", plain.Spec.ReadinessGates)
+	}
+	const (
+		attached          = `{"status":{"conditions":[{"type":"kubernetsn.io/attached","status":"True"}]}}`
+		ready             = `{"status":{"conditions":[{"type":"Ready","status":"True"}]}}`
+		elsewhere, nobody = "ktsn-agent on node gated-2 may not change pod gated, which is not there", "does not name its node"
+		others, only      = "only the ktsn-agent of the pod's node may set the condition", "may change only the condition kubernetsn.io/attached"
+		status            = "ktsn-agent may change only the status of a pod"
+	)
+	agent, second := agentOf(t, "gated-1"), agentOf(t, "gated-2")
+	strategic := func(text string) client.Patch { return client.RawPatch(types.StrategicMergePatchType, []byte(text)) }
+	set := func(by client.Client, pod *corev1.Pod, text string) error {
+		return by.Status().Patch(ctx, pod.DeepCopy(), strategic(text), client.DryRunAll)
+	}
+	eventually(ctx, t, func() error { return refusalError(set(admin, pod, attached), others) })
+	eventually(ctx, t, func() error { return refusalError(set(second, pod, attached), elsewhere) })
+	for name, test := range map[string]struct {
+		err      error
+		sentence string
+	}{
+		"the agent of its node":               {set(agent, pod, attached), ""},
+		"the agent of another node":           {set(second, pod, attached), elsewhere},
+		"an agent of no node":                 {set(agentOf(t, ""), pod, attached), nobody},
+		"another condition":                   {set(agent, pod, ready), only},
+		"another condition of a plain pod":    {set(agent, plain, ready), only},
+		"the phase":                           {set(agent, pod, `{"status":{"phase":"Failed"}}`), only},
+		"an address":                          {set(agent, pod, `{"status":{"podIP":"192.0.2.1"}}`), only},
+		"a label, by the status":              {set(agent, pod, `{"metadata":{"labels":{"a":"b"}}}`), only},
+		"a finalizer, by the status":          {set(agent, pod, `{"metadata":{"finalizers":["a.example/b"]}}`), only},
+		"the pod":                             {agent.Patch(ctx, pod.DeepCopy(), strategic(`{"metadata":{"labels":{"a":"b"}}}`), client.DryRunAll), status},
+		"the pod's end":                       {agent.Delete(ctx, pod.DeepCopy(), client.DryRunAll), status},
+		"others, another condition":           {set(admin, pod, ready), ""},
+		"others, the condition of plain pods": {set(admin, plain, attached), ""},
+	} {
+		checkRefusal(t, name, test.err, test.sentence)
+	}
+	if err := set(agent, pod, `{"metadata":{"uid":"another"},`+attached[1:]); !apierrors.IsConflict(err) && !apierrors.IsInvalid(err) {
+		t.Errorf("the condition of another pod of the name: %v", err)
+	}
+	// kubelet and Multus change other parts of a status that has the condition, and cannot remove it.
+	must(t, agent.Status().Patch(ctx, pod, strategic(attached)))
+	checkRefusal(t, "others", set(admin, pod, ready), "")
+	checkRefusal(t, "others, Multus' annotation", set(admin, pod, `{"metadata":{"annotations":{"k8s.v1.cni.cncf.io/network-status":"[]"}}}`), "")
+	checkRefusal(t, "others, False", set(admin, pod, strings.Replace(attached, "True", "False", 1)), others)
+	checkRefusal(t, "others, no condition", set(admin, pod, `{"status":{"conditions":[{"$patch":"delete","type":"kubernetsn.io/attached"}]}}`), others)
 }
 
 // Where a pod's other subresources take no labels, the policy need not know of them.

@@ -6,6 +6,9 @@ import (
 	"strings"
 	"testing"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
@@ -31,13 +34,24 @@ func TestRefusedPods(t *testing.T) {
 	closed := newNetwork("hook-closed", 103, "10.103.0.0/16")
 	closed.Spec.NamespaceSelector = selector("tenant", "a")
 	create(ctx, t, closed, newNamespace("hook-tenant-b", map[string]string{"tenant": "b"}))
+	overlapping := newNetwork("hook-services", 105, "10.0.0.0/20") // of the API server's ServiceCIDR
+	create(ctx, t, overlapping)
+	condition(ctx, t, overlapping, v1alpha1.ConditionReady, metav1.ConditionFalse, v1alpha1.ReasonOverlaps, "its range 10.0.0.0/20 overlaps", "the cluster's Services")
+	onARM, static := onNetwork("pod", "default", "hook-closed", ""), onNetwork("pod", "hook-tenant-a", "hook-closed", "")
+	onARM.Spec.NodeSelector = map[string]string{corev1.LabelArchStable: "arm64"}
+	static.Annotations["k8s.v1.cni.cncf.io/networks"] = `[{"name": "hook-closed", "ips": ["10.104.0.7/16"]}]`
+	onARM.Namespace = "hook-tenant-a"
+	create(ctx, t, newNamespace("hook-tenant-a", map[string]string{"tenant": "a"}))
 	for name, test := range map[string]struct {
 		pod      client.Object
 		sentence string
 	}{
-		"of an unknown network":         {onNetwork("pod", "default", "nowhere", ""), "there is no TSNNetwork nowhere"},
-		"of a namespace that may not":   {onNetwork("pod", "hook-tenant-b", "hook-closed", ""), "pods of namespace hook-tenant-b may not be on TSNNetwork hook-closed: its spec.namespaceSelector (tenant=a)"},
-		"with an annotation that is no": {onNetwork("pod", "default", "A/b", ""), `"A/b" is no name`},
+		"on a network with a range of Services": {onNetwork("pod", "default", "hook-services", ""), "TSNNetwork hook-services accepts no pods (Overlaps): its range 10.0.0.0/20"},
+		"for nodes that are not x86-64":         {onARM, "the pod has the nodeSelector kubernetes.io/arch: arm64"},
+		"with an address of another range":      {static, `requests the address "10.104.0.7/16" on TSNNetwork hook-closed, which is not in its ranges`},
+		"of an unknown network":                 {onNetwork("pod", "default", "nowhere", ""), "there is no TSNNetwork nowhere"},
+		"of a namespace that may not":           {onNetwork("pod", "hook-tenant-b", "hook-closed", ""), "pods of namespace hook-tenant-b may not be on TSNNetwork hook-closed: its spec.namespaceSelector (tenant=a)"},
+		"with an annotation that is no":         {onNetwork("pod", "default", "A/b", ""), `"A/b" is no name`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := admin.Create(ctx, test.pod, client.DryRunAll)
@@ -46,9 +60,26 @@ func TestRefusedPods(t *testing.T) {
 			}
 		})
 	}
-	create(ctx, t, newNamespace("hook-tenant-a", map[string]string{"tenant": "a"}))
 	if err := admin.Create(ctx, onNetwork("pod", "hook-tenant-a", "hook-closed", ""), client.DryRunAll); err != nil {
 		t.Errorf("a pod of a namespace that may is refused: %v", err)
+	}
+}
+
+// warningsOf collects warnings of the API server.
+type warningsOf struct{ texts []string }
+
+func (w *warningsOf) HandleWarningHeader(_ int, _, text string) { w.texts = append(w.texts, text) }
+
+func TestWarnedPod(t *testing.T) {
+	ctx := needOperator(t)
+	warnings := &warningsOf{}
+	listening := rest.CopyConfig(config)
+	listening.WarningHandler = warnings
+	pod := plainPod("typo", "default")
+	pod.Annotations = map[string]string{"kubernetsn.io/netwrok": "tsn"} //nolint:misspell // a typo
+	must(t, clientFor(t, listening).Create(ctx, pod, client.DryRunAll))
+	if len(warnings.texts) != 1 || !strings.Contains(warnings.texts[0], "did you mean kubernetsn.io/network?") || pod.Labels[v1alpha1.PodLabel] != "" {
+		t.Errorf("the warnings are %q, and the pod has %v", warnings.texts, pod.Labels)
 	}
 }
 

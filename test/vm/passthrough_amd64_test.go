@@ -40,8 +40,7 @@ func TestPassthrough(t *testing.T) {
 	machine := guestmachine.Machine{
 		Base: guestmachine.Kernel(t, root), First: testlab.Program(t, "ktsn-test-first"), Out: t.TempDir(), Processors: 2, MemoryMiB: 2048, Shown: []string{root},
 		QEMU: guestmachine.QEMU(t, root), Chipset: "q35", Devices: passthroughDevices,
-		// On a busy machine the emulated timer is too late for the kernel's test of it, after which it gives up.
-		KernelOptions: []string{"intel_iommu=on", "no_timer_check"},
+		KernelOptions: []string{"intel_iommu=on"},
 	}
 	killable := filepath.Join(root, "build/cni-killable")
 	build := exec.Command(filepath.Join(root, "scripts/go.sh"), "build", "-tags=ktsn_faults", "-o", killable+"/", "./cmd/tsn-cni")

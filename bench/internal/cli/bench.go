@@ -49,7 +49,7 @@ func registerExperiments() {
 func benchRunLong() string {
 	return `Measures what PROFILE asks for, on this machine, between two nodes made of network namespaces, and writes everything
 to the folder given by --out: each run with all its messages as it is made, and the report at the end. PROFILE is a file
-(docs/bench-profiles.md describes it) or one that is shipped: ` + strings.Join(engine.ShippedProfiles(), ", ") + `.
+(docs/measurements/bench-profiles.md describes it) or one that is shipped: ` + strings.Join(engine.ShippedProfiles(), ", ") + `.
 Needs root.
 
 With --target guest it is between virtual machines on these nodes, which are emulated: without a schedule (guest-kernel), with

@@ -100,7 +100,7 @@ func TestReportOfSeveralBenches(t *testing.T) {
 	if err != nil || strings.Count(string(page), "generated: timed messages") != 2 {
 		t.Errorf("the page lacks one of them, %v", err)
 	}
-	for _, name := range []string{"summary.json", "m2-summary.json", "plots/cdf-figure-1.svg", "plots/m2-cdf-figure-1.svg"} {
+	for _, name := range []string{"summary.json", "m2-summary.json", "plots/cdf-figure-1.svg", "plots/m2-cdf-figure-1.svg", "distribution.json", "m2-latency.svg"} {
 		if _, err := os.Stat(filepath.Join(out, name)); err != nil {
 			t.Error(err)
 		}

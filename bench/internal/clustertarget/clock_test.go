@@ -245,7 +245,7 @@ func TestBadClocksAreRejectedFirst(t *testing.T) {
 	}{
 		"good clocks":                         {written("Synchronized", 2000), 0, clocks{there: 10, back: 10}, false, false, ""},
 		"good enough for the profile":         {written("Synchronized", 2000), 3 * time.Microsecond, clocks{there: 10, back: 10}, false, false, ""},
-		"not good enough for the profile":     {written("Unsynchronized", 2_000_000), 3 * time.Microsecond, clocks{there: 10, back: 10}, false, false, "the clock of node b may be wrong by 2000 µs (Unsynchronized): together that is more than max-clock-error of the profile, 3.00 µs; have the clocks kept together (docs/clocks.md; `ktsn clock` shows them), or measure nevertheless with --any-clock"},
+		"not good enough for the profile":     {written("Unsynchronized", 2_000_000), 3 * time.Microsecond, clocks{there: 10, back: 10}, false, false, "the clock of node b may be wrong by 2000 µs (Unsynchronized): together that is more than max-clock-error of the profile, 3.00 µs; have the clocks kept together (docs/guide/clocks.md; `ktsn clock` shows them), or measure nevertheless with --any-clock"},
 		"and it is wanted":                    {written("Unsynchronized", 2_000_000), 3 * time.Microsecond, clocks{there: 10, back: 10}, false, true, ""},
 		"unknown":                             {written("Unknown", -1), 0, clocks{there: 10, back: 10}, false, false, ""},
 		"unknown and apart":                   {written("Unknown", -1), 0, clocks{there: -700_000, back: 720_000}, false, false, "messages show that it differs from that of the other node by 700 µs at least; have"},

@@ -150,5 +150,5 @@ func micros(duration time.Duration) string { return results.Micros(duration.Nano
 
 // refusal returns the error of a bench whose clocks are not good enough.
 func refusal(why string) error {
-	return fmt.Errorf("%s; have the clocks kept together (docs/clocks.md; `ktsn clock` shows them), or measure nevertheless with --any-clock", why)
+	return fmt.Errorf("%s; have the clocks kept together (docs/guide/clocks.md; `ktsn clock` shows them), or measure nevertheless with --any-clock", why)
 }

@@ -98,6 +98,6 @@ func (c *connection) checkRights(ctx context.Context, tsn bool) error {
 }
 
 func (c *connection) refuse(lacking []string) error {
-	return fmt.Errorf("the user of %s may not %s; have a role made with these rights (docs/examples/bench-role.yaml has all), or name another "+
+	return fmt.Errorf("the user of %s may not %s; have a role made with these rights (examples/bench-role.yaml has all), or name another "+
 		"--context", c.Kubeconfig, strings.Join(lacking, ", "))
 }

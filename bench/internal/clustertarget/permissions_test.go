@@ -12,7 +12,7 @@ import (
 )
 
 func TestDocumentedRole(t *testing.T) {
-	text, err := os.ReadFile("../../../docs/examples/bench-role.yaml")
+	text, err := os.ReadFile("../../../examples/bench-role.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func TestParseProfile(t *testing.T) {
 }
 
 func TestDocumentedProfile(t *testing.T) {
-	if _, err := ReadProfile("../../../docs/examples/bench.yaml", Namespaces); err != nil {
+	if _, err := ReadProfile("../../../examples/bench.yaml", Namespaces); err != nil {
 		t.Error(err)
 	}
 }

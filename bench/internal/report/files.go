@@ -69,7 +69,7 @@ func writeFolder(dir, format string, page *page, measurements []*Measurement) er
 		return err
 	}
 	for i, measurement := range measurements {
-		if err := writePart(dir, plots, format, &page.Parts[i], measurement.Summary); err != nil {
+		if err := writePart(dir, plots, format, &page.Parts[i], measurement); err != nil {
 			return err
 		}
 	}
@@ -84,7 +84,8 @@ func write(path string, content func(io.Writer) error) error {
 	return nil
 }
 
-func writePart(dir, plots, format string, part *part, summary *results.Summary) error {
+func writePart(dir, plots, format string, part *part, measurement *Measurement) error {
+	summary := measurement.Summary
 	for _, figure := range part.figures() {
 		for i, drawing := range figure.Drawings {
 			name := fmt.Sprintf("%s-%d.%s", figure.ID, i+1, format)
@@ -117,7 +118,25 @@ func writePart(dir, plots, format string, part *part, summary *results.Summary) 
 	if err != nil {
 		return err
 	}
+	if err := writeDistribution(dir, part.Prefix, newDistribution(measurement)); err != nil {
+		return err
+	}
 	return writeUsage(filepath.Join(dir, part.Prefix+usageName), summary.Usage)
+}
+
+// writeDistribution writes nothing if there is no distribution, and no picture if its paths were not measured.
+func writeDistribution(dir, prefix string, d *distribution) error {
+	if d == nil {
+		return nil
+	}
+	if err := write(filepath.Join(dir, prefix+distributionName), d.write); err != nil {
+		return err
+	}
+	drawn, err := d.picture()
+	if err != nil || drawn == nil {
+		return err
+	}
+	return write(filepath.Join(dir, prefix+pictureName), func(out io.Writer) error { return drawn.write(out, "svg") })
 }
 
 // writeUsage writes nothing if the usage is unknown.

@@ -20,7 +20,7 @@ import (
 const TablesName = "tables.md"
 
 // WriteTables writes the figures of a measurement as Markdown for archiving: date, place and conditions, and a table of
-// each kind of figure. The folder docs/results consists of such files.
+// each kind of figure. The folder docs/measurements/results consists of such files.
 func WriteTables(out io.Writer, summary *results.Summary) error {
 	var text strings.Builder
 	text.WriteString(tablesHead(summary))

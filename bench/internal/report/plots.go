@@ -147,7 +147,12 @@ func (p *picture) write(out io.Writer, format string) error {
 		canvas = vgsvg.New(p.width, p.height)
 	}
 	alone.Draw(draw.New(canvas))
-	_, err := canvas.WriteTo(out)
+	var drawing bytes.Buffer
+	if _, err := canvas.WriteTo(&drawing); err != nil {
+		return err
+	}
+	// Few machines have the font that the library measures texts with; Arial has the same widths.
+	_, err := out.Write(bytes.ReplaceAll(drawing.Bytes(), []byte("font-family:Liberation Sans;"), []byte("font-family:Liberation Sans,Arial,Helvetica,sans-serif;")))
 	return err
 }
 
@@ -156,6 +161,7 @@ func (p *picture) addLegend(to *plot.Plot) error {
 	to.Legend = plot.NewLegend()
 	to.Legend.Top = !p.legendBelow
 	styleText(&to.Legend.TextStyle, smallSize, ink)
+	to.Legend.Padding, to.Legend.ThumbnailWidth = vg.Points(3), vg.Points(18)
 	for _, path := range p.paths {
 		line, err := plotter.NewLine(plotter.XYs{{}, {}})
 		if err != nil {

@@ -9,7 +9,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- /* By digest, so that nobody who holds the registry or its name can have another image started. */}}
 {{- define "federator.image" -}}
 {{- $image := .Values.image }}
-{{- $prefix := required "image.prefix: say where the image is found, such as registry.example.org/kubernetsn; those that `make images` makes are described by --values out/images/values.yaml" $image.prefix }}
+{{- $prefix := required "image.prefix: say where the image is found, such as registry.example.org/kubernetsn, or localhost/kubernetsn if each node imported it; those that `make images` makes are described by --values out/images/values.yaml" $image.prefix }}
 {{- if $image.digests }}
 {{- $prefix }}/ktsn-federator@{{ required "image.digests: the digest of ktsn-federator is missing; `make images` writes all of them into out/images/values.yaml" (get $image.digests "ktsn-federator") }}
 {{- else }}

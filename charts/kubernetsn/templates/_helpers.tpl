@@ -9,7 +9,7 @@ helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
 {{- /* By digest, so that nobody who holds the registry or its name can give nodes another image. */}}
 {{- define "kubernetsn.image" -}}
 {{- $image := .root.Values.image }}
-{{- $prefix := required "image.prefix: say where nodes find the images, such as registry.example.org/kubernetsn; those that `make images` makes are described by --values out/images/values.yaml" $image.prefix }}
+{{- $prefix := required "image.prefix: say where nodes find the images, such as registry.example.org/kubernetsn, or localhost/kubernetsn if each node imported them; those that `make images` makes are described by --values out/images/values.yaml" $image.prefix }}
 {{- if $image.digests }}
 {{- $prefix }}/{{ .name }}@{{ required (printf "image.digests: the digest of %s is missing; `make images` writes all of them into out/images/values.yaml" .name) (get $image.digests .name) }}
 {{- else }}
@@ -35,4 +35,8 @@ ktsn-clock{{ with .name }}-{{ . }}{{ end }}
 {{- define "kubernetsn.daemonsets" -}}
 ktsnd,ktsnd-ovs,ktsn-agent,ktsn-agent-ovs
 {{- range .Values.clock.ptp.interfaces | default (list dict) }},{{ include "kubernetsn.clock.name" . }}{{ end }}
+{{- end }}
+{{- /* Whether `helm test` has a test: it needs links, and the image tsnperf. */}}
+{{- define "kubernetsn.testable" -}}
+{{- if and .Values.operator.enabled (or (hasKey .Values.image.digests "tsnperf") (and .Values.image.tag (not .Values.image.digests))) }}true{{ end }}
 {{- end }}

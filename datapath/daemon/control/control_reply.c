@@ -69,6 +69,7 @@ static json_t *counters_json(const struct control_status *status)
 #undef X
 	reply_int(object, "kernel-path", status->library_counts.kernel_path);
 	reply_int(object, "unanswered", status->library_counts.unanswered);
+	reply_int(object, "off-network", status->library_counts.off_network);
 	reply_int(object, "limit-refusals", status->limit_refusals);
 	reply_int(object, "share-receiver", status->delivery.limited);
 	reply_int(object, "delivery-failed", status->delivery.failed);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Replies of the control socket (docs/control-protocol.md): from structures to JSON text. Pure. The caller
- * frees the text; it is NULL when there is no memory.
+ * Replies of the control socket (docs/internals/control-protocol.md): from structures to JSON text. Pure. The
+ * caller frees the text; it is NULL when there is no memory.
  */
 #ifndef KTSN_DAEMON_CONTROL_REPLY_H
 #define KTSN_DAEMON_CONTROL_REPLY_H

@@ -2,6 +2,7 @@
 #include "control_reply.h"
 
 #include "associations.h"
+#include "clock.h"
 #include "clocks.h"
 #include "control_json.h"
 #include "encryption.h"
@@ -308,7 +309,28 @@ static void flows_add(struct page *page, const struct node *node)
 			process_flows_add(page, node, process);
 }
 
-static json_t *peer_json(const struct peer *peer)
+static int64_t ms_since(int64_t then_ms, int64_t now_ms)
+{
+	return then_ms ? now_ms - then_ms : -1;
+}
+
+static json_t *peer_health_json(const struct peer_health *health, int64_t now_ms)
+{
+	json_t *object = json_object();
+
+	if (health->encrypted)
+		reply_bool(object, "encrypted", true);
+	reply_int(object, "listening-ms", ms_since(health->listening_ms, now_ms));
+	reply_int(object, "uplink-ago-ms", ms_since(health->uplink_ms, now_ms));
+	reply_int(object, "tunnel-ago-ms", ms_since(health->tunnel_ms, now_ms));
+	if (health->announcements.count) {
+		reply_int(object, "announced", health->announcements.count);
+		reply_int(object, "lost", peer_announcements_lost(&health->announcements));
+	}
+	return object;
+}
+
+static json_t *peer_json(const struct peer *peer, int64_t now_ms)
 {
 	json_t *object = json_object();
 	json_t *subnets = json_array();
@@ -322,14 +344,22 @@ static json_t *peer_json(const struct peer *peer)
 	reply_int(object, "vni", peer->vni);
 	reply_object(object, "address", reply_ipv4(peer->address_be));
 	reply_object(object, "subnets", subnets);
+	if (peer->port)
+		reply_int(object, "port", peer->port);
+	if (peer->mtu_bytes)
+		reply_int(object, "mtu-bytes", peer->mtu_bytes);
+	if (peer->health.listening_ms && !peer->health.ended)
+		reply_object(object, "health", peer_health_json(&peer->health, now_ms));
 	return object;
 }
 
 static void peers_add(struct page *page, const struct node *node)
 {
+	int64_t now_ms = clock_monotonic_ms();
+
 	for (const struct peer *peer = node->routing.peers; peer; peer = peer->next)
 		if (page_wants(page))
-			page_add(page, peer_json(peer));
+			page_add(page, peer_json(peer, now_ms));
 }
 
 static void group_append(json_t *list, const struct ktsn_address *group)

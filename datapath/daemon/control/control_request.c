@@ -407,7 +407,12 @@ static const struct request_description {
 	 {VNI, {"clock", CONTROL_CUSTOM, .read = clock_need_read}}},
 	{"network-clocks", CONTROL_NETWORK_CLOCKS, {PAGE}},
 	{"flows", CONTROL_FLOWS, {PAGE}},
-	{"peer-add", CONTROL_PEER_ADD, {VNI, ADDRESS, {"subnets", CONTROL_CUSTOM, .read = subnets_read}}},
+	{"peer-add",
+	 CONTROL_PEER_ADD,
+	 {VNI,
+	  ADDRESS,
+	  {"subnets", CONTROL_CUSTOM, .read = subnets_read},
+	  {"port", CONTROL_INTEGER, MEMBER(port), .least = 1, .most = UINT16_MAX, .optional = true}}},
 	{"peer-del", CONTROL_PEER_DEL, {VNI, ADDRESS}},
 	{"peers", CONTROL_PEERS, {PAGE}},
 	{"groups", CONTROL_GROUPS, {PAGE}},
@@ -491,7 +496,7 @@ static int root_parse(json_t *root, struct control_request *request, struct refu
 	description = description_of(json_object_get(root, "request"));
 	if (!description)
 		return refuse(refusal, "request",
-			      "is not a request that ktsnd knows; see docs/control-protocol.md");
+			      "is not a request that ktsnd knows; see docs/internals/control-protocol.md");
 	request->type = description->type;
 	err = unknown_fields_refuse(root, description, refusal);
 	return err ? err

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Requests of the control socket (docs/control-protocol.md): from JSON text to a checked structure. Pure.
+ * Requests of the control socket (docs/internals/control-protocol.md): from JSON text to a checked structure.
+ * Pure.
  */
 #ifndef KTSN_DAEMON_CONTROL_REQUEST_H
 #define KTSN_DAEMON_CONTROL_REQUEST_H
@@ -69,6 +70,7 @@ struct control_request {
 	bool sources_given, grants_given;    /* of `admission` */
 	bool receive, receive_given;
 	uint32_t address_be;
+	uint16_t port; /* 0: not given */
 	struct subnet subnets[PEER_SUBNETS_MAX];
 	uint32_t subnet_count;
 	enum loop_encryption encryption;

@@ -160,8 +160,8 @@ static char *node_serve(struct node *node, const struct control_request *r)
 	case CONTROL_ENDPOINT_DEL:
 		return change_reply(node_endpoint_del(node, r->identity, r->interface), &refusal);
 	case CONTROL_PEER_ADD:
-		return change_reply(routing_peer_add(&node->routing, r->vni, r->address_be, r->subnets,
-						     r->subnet_count, &refusal),
+		return change_reply(routing_peer_add(&node->routing, r->vni, r->address_be, r->port,
+						     r->subnets, r->subnet_count, &refusal),
 				    &refusal);
 	case CONTROL_PEER_DEL:
 		return change_reply(routing_peer_del(&node->routing, r->vni, r->address_be), &refusal);
@@ -200,6 +200,7 @@ static void shaping_fill(struct control_status *status, const struct node *node)
 	status->link_speed_bps = (int64_t)shaping->link_speed_bps;
 	status->guard_band_ns = shaping->guard_band_ns;
 	status->vlan_id = node->routing.uplink.vlan_id;
+	status->local_address_be = node->routing.uplink.local_address_be;
 	memcpy(status->traffic_class_map, shaping->classes.of_priority, sizeof(status->traffic_class_map));
 	memcpy(status->priority_code_points, shaping->classes.pcp, sizeof(status->priority_code_points));
 	for (unsigned int class = 0; class < KTSN_CLASSES; class ++) {

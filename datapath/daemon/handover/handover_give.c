@@ -146,6 +146,7 @@ static int peer_give(struct giving *giving, const struct peer *peer)
 
 	to->vni = peer->vni;
 	to->address_be = peer->address_be;
+	to->port = peer->port;
 	to->subnet_count = peer->subnet_count;
 	for (uint32_t i = 0; i < peer->subnet_count; i++)
 		to->subnets[i] = peer->subnets[i].subnet;

@@ -3,10 +3,10 @@
  * Records that one ktsnd sends another in a hand-over (handover.h), one per message. Called by the control
  * thread, and by the real-time worker while departures pause.
  *
- * The two may be of different releases (docs/upgrades.md). The successor names the newest version of the
- * records that it understands, and both use the older of the two newest ones. A release may add fields at the
- * end of a record and may add types. The receiver ignores fields and types that it does not know, and reads 0
- * where fields are missing.
+ * The two may be of different releases (docs/internals/upgrades.md). The successor names the newest version
+ * of the records that it understands, and both use the older of the two newest ones. A release may add fields
+ * at the end of a record and may add types. The receiver ignores fields and types that it does not know, and
+ * reads 0 where fields are missing.
  */
 #ifndef KTSN_DAEMON_HANDOVER_RECORDS_H
 #define KTSN_DAEMON_HANDOVER_RECORDS_H
@@ -87,6 +87,7 @@ struct handover_peer {
 	uint32_t address_be;
 	uint32_t subnet_count;
 	struct subnet subnets[PEER_SUBNETS_MAX];
+	uint16_t port;
 };
 
 struct handover_network_limits {

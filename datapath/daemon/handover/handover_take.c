@@ -153,7 +153,7 @@ static void peer_take(struct taking *taking)
 	const struct handover_peer *from = &taking->record.peer;
 	struct refusal refusal;
 
-	(void)routing_peer_add(&taking->node->routing, from->vni, from->address_be, from->subnets,
+	(void)routing_peer_add(&taking->node->routing, from->vni, from->address_be, from->port, from->subnets,
 			       from->subnet_count, &refusal);
 }
 

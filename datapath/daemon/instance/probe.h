@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The socket probe.sock in the folder of an instance. A client that connects gets one JSON message with the
- * state of this ktsnd, and nothing is read from it (docs/control-protocol.md). The serving process answers
- * while it serves, so that an answer proves that its control thread runs; its supervisor answers at all other
- * times.
+ * state of this ktsnd, and nothing is read from it (docs/internals/control-protocol.md). The serving process
+ * answers while it serves, so that an answer proves that its control thread runs; its supervisor answers at
+ * all other times.
  */
 #ifndef KTSN_DAEMON_INSTANCE_PROBE_H
 #define KTSN_DAEMON_INSTANCE_PROBE_H

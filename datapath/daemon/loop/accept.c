@@ -439,7 +439,8 @@ static void message_fill(struct loop *loop, struct packet *packet, const struct 
 	message->handed_tai_ns = handover_time(loop, taken);
 	message->ethertype_be =
 		destination->flow->frames ? taken->ethertype_be : destination->route.path.ethertype_be;
-	message->priority = priority_of(destination, taken, payload);
+	message->priority = priority_of(destination, taken, payload) & KTSN_RING_PRIORITY_MASK;
+	message->stamps = taken->stamps & KTSN_STAMP_ALL;
 	message->ipv4_id = destination->route.path.fragmentable ? destination->flow->ipv4_id++ : 0;
 	message->reported = message->overrun = message->replicated = false;
 	packet->shaper.traffic_class = loop->shaping.classes.of_priority[message->priority];

@@ -25,6 +25,7 @@ enum loop_command_type {
 	COMMAND_ASSOCIATION,           /* association: for its node; the previous one is retired */
 	COMMAND_ASSOCIATION_NONE,      /* address_be: of a node that has no association any more */
 	COMMAND_ENCRYPTION,            /* index: a network; encryption: also for frames that wait */
+	COMMAND_ANNOUNCE,              /* route, payload: send it sealed, in a gap between departures */
 	COMMAND_RING_REFUSE,           /* ring, refused: networks of its pod that refuse messages */
 	COMMAND_RECEIVER_OPEN,         /* receiver: queue frames for its link */
 	COMMAND_RECEIVER_CLOSE,        /* receiver: stop and retire it */
@@ -41,6 +42,7 @@ struct loop_command {
 	struct loop_flow *flow;
 	struct loop_destination *destination;
 	struct loop_route route;
+	uint8_t payload[LOOP_ANNOUNCEMENT_BYTES];
 	struct loop_replication *replication;
 	struct loop_admission admission;
 	struct loop_attachment *attachment;

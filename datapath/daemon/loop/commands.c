@@ -152,6 +152,12 @@ static void receiver_close(struct loop *loop, struct loop_receiver *receiver)
 	object_retire(loop, &receiver->object);
 }
 
+static void attachment_close(struct loop *loop, struct loop_attachment *attachment)
+{
+	held_clock_set(loop, attachment, LOOP_CLOCK_GOOD);
+	object_retire(loop, &attachment->object);
+}
+
 static void execute(struct loop *loop, const struct loop_command *command)
 {
 	switch (command->type) {
@@ -186,8 +192,7 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		held_clock_set(loop, command->attachment, command->clock);
 		break;
 	case COMMAND_ATTACHMENT_CLOSE:
-		held_clock_set(loop, command->attachment, LOOP_CLOCK_GOOD);
-		object_retire(loop, &command->attachment->object);
+		attachment_close(loop, command->attachment);
 		break;
 	case COMMAND_ASSOCIATION:
 		seal_association_set(loop, command->association);
@@ -197,6 +202,9 @@ static void execute(struct loop *loop, const struct loop_command *command)
 		break;
 	case COMMAND_ENCRYPTION:
 		seal_network_set(loop, command->index, command->encryption);
+		break;
+	case COMMAND_ANNOUNCE:
+		announcement_take(loop, &command->route, command->payload);
 		break;
 	case COMMAND_RING_REFUSE:
 		held_refusal_set(command->ring, command->refused);

@@ -94,6 +94,8 @@ struct counters {
 struct library_counts {
 	uint64_t kernel_path; /* timed messages that the pod's routes sent another way */
 	uint64_t unanswered;  /* timed messages that were refused because ktsnd did not answer */
+	uint64_t off_network; /* timed messages that were refused because they would have left off the network
+			       */
 };
 
 /* One writer: no read-modify-write needed. */

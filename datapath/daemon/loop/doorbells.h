@@ -11,7 +11,7 @@
  *        joined and left by the pod's thread       armed and disarmed by the loop
  *
  * A set stays in the loop's set for good, disarmed while it is not in use: adding one set to another takes a
- * lock of the whole machine. See docs/decisions/0014.
+ * lock of the whole machine. See docs/internals/decisions/0014.
  */
 #ifndef KTSN_LOOP_DOORBELLS_H
 #define KTSN_LOOP_DOORBELLS_H

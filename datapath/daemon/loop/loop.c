@@ -321,7 +321,8 @@ int loop_create(struct loop **created, const struct loop_config *config)
 		return -ENOMEM;
 	loop->config = *config;
 	ktsn_txtime_queue_init(&loop->watch.expectations);
-	loop->quotas.next_tai_ns = loop->throttle.until_tai_ns = KTSN_SHAPER_NEVER;
+	loop->quotas.next_tai_ns = loop->throttle.until_tai_ns = loop->announcing.next_tai_ns =
+		KTSN_SHAPER_NEVER;
 	loop->shaping.strategy = config->strategy;
 	loop->shaping.classes = loop_classes_default();
 	loop->wait.lead_ns = config->spin_ns;

@@ -27,6 +27,8 @@ enum {
 	LOOP_DESTINATIONS_PER_RING = 4096,
 	LOOP_RINGS_MAX = 4096,
 	LOOP_COPIES_MAX = 1024, /* of one message */
+	/* Payload of an announcement that the loop sends (send.c). */
+	LOOP_ANNOUNCEMENT_BYTES = 20,
 };
 
 enum loop_object_kind {
@@ -85,6 +87,7 @@ struct loop_route {
 	struct ktsn_frame_path path;
 	struct ktsn_frame_tunnel tunnel;
 	enum loop_encryption encryption; /* of frames in the tunnel */
+	uint16_t clear_port_be;          /* of frames that leave in clear although encryption is preferred */
 	uint32_t bridge_link_index;      /* to a pod of this node without tunnel: this bridge, or this port of
 					  * one; 0: the uplink */
 	uint32_t receiver_link_index;    /* for frames onto a bridge: the port of its receiver, or the bridge
@@ -292,7 +295,6 @@ struct loop_config {
 	int64_t delta_ns;       /* strategy etf: a message that would be later than this is dropped */
 	enum ktsn_strategy strategy;
 	uint64_t link_speed_bps; /* 0: frames take no time on the link */
-	uint16_t vxlan_port;     /* of frames that leave in clear although encryption is preferred */
 	int64_t guard_band_ns;   /* a frame must have left this long before its gate closes */
 	int cpu;                 /* to run on; -1: any */
 	int fifo_priority;       /* SCHED_FIFO; 0: ordinary scheduling */

@@ -45,7 +45,8 @@ struct message {
 	bool reported;    /* its slot is the application's, as a report */
 	bool overrun;     /* a frame of it that left was on the link when its gate shut */
 	bool replicated;  /* to several receivers; the members after trace are set */
-	uint8_t priority;
+	uint8_t priority : 4;
+	uint8_t stamps : 4;    /* KTSN_STAMP_... */
 	uint16_t ethertype_be; /* of a packet socket */
 	uint32_t trace; /* trace number of its flow when it was taken; the next two are set only if it is not
 			   0 */
@@ -84,8 +85,8 @@ struct packet {
 };
 static_assert(sizeof(struct packet) / KTSN_CACHE_LINE_BYTES % 2 == 1, "packets share sets of a cache");
 
-/* docs/architecture.md counts the lines that a message touches: of its packet three, unless it is traced or
- * goes to several. */
+/* docs/internals/packet.md counts the lines that a message touches: of its packet three, unless it is
+ * traced or goes to several. */
 static_assert(offsetof(struct packet, frame) == 1 * KTSN_CACHE_LINE_BYTES, "the shaper's line");
 static_assert(offsetof(struct packet, own.flow) >= 2 * KTSN_CACHE_LINE_BYTES, "the port's line");
 static_assert(offsetof(struct packet, own.called_tai_ns) == 3 * KTSN_CACHE_LINE_BYTES, "the message's line");
@@ -241,6 +242,14 @@ struct loop_seal {
 	struct loop_association *buckets[SEAL_BUCKETS];
 };
 
+/* An announcement of ktsnd to another node, which waits for a gap between departures. send.c */
+struct loop_announcing {
+	struct loop_route route;
+	uint8_t payload[LOOP_ANNOUNCEMENT_BYTES];
+	int64_t next_tai_ns;  /* when to look for a gap; KTSN_SHAPER_NEVER: none waits */
+	int64_t until_tai_ns; /* then it leaves without one */
+};
+
 /* Late frames that yield. send.c */
 struct loop_yield {
 	int64_t frame_ns;           /* how long the port takes for a frame; learnt */
@@ -325,9 +334,11 @@ struct loop {
 	struct loop_sending send;
 	struct loop_withdrawals withdrawals;
 	struct loop_seal seal;
+	struct loop_announcing announcing;
 	struct loop_yield yield;
 	struct loop_waiting wait;
 	struct loop_rest rest;
+	uint16_t tunnel_ipv4_id; /* of the next tunnel packet */
 
 	/* Shared with the control thread. */
 	struct commands commands;

@@ -130,14 +130,15 @@ static uint8_t report_code(const struct loop *loop, const _Atomic uint64_t *reas
 	return SO_EE_CODE_TXTIME_MISSED;
 }
 
-bool report_make(struct loop *loop, struct loop_flow *flow, const struct loop_route *route, uint32_t slot,
-		 uint32_t payload_bytes, const _Atomic uint64_t *reason)
+/* Returns the slot to its application with that code, after the headers if it is to have the frame. */
+static bool slot_report(struct loop *loop, struct loop_flow *flow, const struct loop_route *route,
+			uint32_t slot, uint32_t payload_bytes, uint8_t code, bool with_frame)
 {
 	struct loop_ring *ring = flow->ring;
 	size_t headers_bytes = ktsn_frame_header_bytes(&route->path, NULL);
-	int built;
+	int built = 0;
 
-	if (!flow->report || flow->closed || ring->closed)
+	if (flow->closed || ring->closed)
 		return false;
 	if (!ktsn_ring_report_room(&ring->consumer)) {
 		counter_add(&loop->counters.reports_lost, 1);
@@ -146,13 +147,23 @@ bool report_make(struct loop *loop, struct loop_flow *flow, const struct loop_ro
 	if (headers_bytes > KTSN_RING_HEADROOM_BYTES)
 		return false;
 	/* Build the headers where the application sees them: nothing sends them from there. */
-	built = ktsn_frame_build(ktsn_ring_taken_headers(&ring->consumer, slot, headers_bytes),
-				 headers_bytes + payload_bytes, &route->path, NULL, payload_bytes);
+	if (with_frame)
+		built = ktsn_frame_build(ktsn_ring_taken_headers(&ring->consumer, slot, headers_bytes),
+					 headers_bytes + payload_bytes, &route->path, NULL, payload_bytes);
 	if (built < 0)
 		return false;
-	ktsn_ring_report(&ring->consumer, slot, report_code(loop, reason), (size_t)built);
-	counter_add(&loop->counters.reports, 1);
+	ktsn_ring_report(&ring->consumer, slot, code, (size_t)built);
 	notification_push(loop, flow, NOTIFY_REPORT);
+	return true;
+}
+
+bool report_make(struct loop *loop, struct loop_flow *flow, const struct loop_route *route, uint32_t slot,
+		 uint32_t payload_bytes, const _Atomic uint64_t *reason)
+{
+	if (!flow->report ||
+	    !slot_report(loop, flow, route, slot, payload_bytes, report_code(loop, reason), true))
+		return false;
+	counter_add(&loop->counters.reports, 1);
 	return true;
 }
 
@@ -252,6 +263,15 @@ static bool is_late(const struct loop *loop, const _Atomic uint64_t *lateness)
 	return lateness != &loop->counters.on_time && lateness != &loop->counters.untimed;
 }
 
+/* Returns the slot of a message that has left to its application, with the time stamps that it asked for. */
+static void message_stamp(struct loop *loop, struct message *message, int64_t departed_tai_ns)
+{
+	ktsn_ring_stamp(&message->flow->ring->consumer, message->slot, departed_tai_ns);
+	message->reported =
+		slot_report(loop, message->flow, &message->destination->route, message->slot,
+			    message->payload_bytes, KTSN_REPORT_STAMPS, !(message->stamps & KTSN_STAMP_ONLY));
+}
+
 static void message_sent(struct loop *loop, struct message *message, _Atomic uint64_t *lateness,
 			 int64_t departed_tai_ns)
 {
@@ -272,6 +292,8 @@ static void message_sent(struct loop *loop, struct message *message, _Atomic uin
 	counter_add(&loop->counters.sent_bridge,
 		    !message->replicated && message_packet(message)->egress == EGRESS_BRIDGE);
 	counter_add(&class->sent, 1);
+	if (message->stamps)
+		message_stamp(loop, message, departed_tai_ns);
 }
 
 static void message_withdrawn(struct loop *loop, const struct sent_frame *frame)

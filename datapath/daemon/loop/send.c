@@ -14,6 +14,7 @@
 
 #include <assert.h>
 #include <stdint.h>
+#include <string.h>
 
 /* ---- encryption ----
  *
@@ -91,8 +92,7 @@ static struct ktsn_esp esp_of(const struct packet *packet)
 	return ktsn_esp_find(packet->frame.data, packet->frame.bytes);
 }
 
-static void seal(struct loop *loop, struct packet *packet, struct loop_association *association,
-		 const struct ktsn_esp *esp)
+static void esp_seal(struct loop_association *association, const struct ktsn_esp *esp)
 {
 	uint32_t sequence = atomic_load_explicit(&association->sequence, memory_order_relaxed) + 1;
 	uint8_t nonce[KTSN_ESP_NONCE_BYTES];
@@ -102,6 +102,12 @@ static void seal(struct loop *loop, struct packet *packet, struct loop_associati
 	ktsn_esp_nonce(esp, association->salt, nonce);
 	ktsn_gcm_seal(association->key, nonce, esp->header, KTSN_ESP_HEADER_BYTES, esp->text, esp->text_bytes,
 		      esp->icv);
+}
+
+static void seal(struct loop *loop, struct packet *packet, struct loop_association *association,
+		 const struct ktsn_esp *esp)
+{
+	esp_seal(association, esp);
 	association->sealed++;
 	packet->association = association;
 	counter_add(&loop->counters.sealed, 1);
@@ -126,8 +132,9 @@ static void unseal(struct loop *loop, struct packet *packet, const struct ktsn_e
 static void clear_make(struct loop *loop, struct packet *packet)
 {
 	if (packet->esp)
-		packet->frame.bytes = (uint32_t)ktsn_esp_remove(packet->frame.data, packet->frame.bytes,
-								htobe16(loop->config.vxlan_port));
+		packet->frame.bytes =
+			(uint32_t)ktsn_esp_remove(packet->frame.data, packet->frame.bytes,
+						  packet->message->destination->route.clear_port_be);
 	packet->esp = false;
 	counter_add(&loop->counters.clear_preferred, 1);
 }
@@ -196,6 +203,77 @@ static bool seal_ahead(struct loop *loop, int64_t now_tai_ns)
 		return false;
 	seal(loop, next, association, &esp);
 	return true;
+}
+
+/* ---- announcements ----
+ *
+ * Only the loop may number frames, so it also sends ktsnd's announcements to the nodes of encrypted networks.
+ * They leave in a gap between departures, or after a second without one. */
+
+enum {
+	/* A frame takes the port less than this. */
+	ANNOUNCEMENT_GAP_NS = 50000,
+	ANNOUNCEMENT_WAIT_NS = 1000000000,
+};
+
+static void announcement_send(struct loop *loop)
+{
+	struct loop_announcing *announcing = &loop->announcing;
+	const struct ktsn_frame_path *path = &announcing->route.path;
+	struct ktsn_frame_tunnel *tunnel = &announcing->route.tunnel;
+	struct loop_association *association = association_find(loop, tunnel->outer.destination_ipv4_be);
+	struct ktsn_port *port = loop->egress[EGRESS_UPLINK].port;
+	struct ktsn_port_frame frame;
+	uint32_t errors = 0;
+	struct ktsn_esp esp;
+	int headers_bytes;
+
+	announcing->next_tai_ns = KTSN_SHAPER_NEVER;
+	if (!is_usable(association) || ktsn_port_frame_alloc(port, &frame))
+		return;
+	tunnel->outer.id = loop->tunnel_ipv4_id++;
+	memcpy(frame.data + ktsn_frame_header_bytes(path, tunnel), announcing->payload,
+	       LOOP_ANNOUNCEMENT_BYTES);
+	headers_bytes =
+		ktsn_frame_build(frame.data, frame.capacity_bytes, path, tunnel, LOOP_ANNOUNCEMENT_BYTES);
+	assert(headers_bytes > 0);
+	frame.bytes = (uint32_t)(headers_bytes + LOOP_ANNOUNCEMENT_BYTES +
+				 ktsn_frame_trailer_bytes(path, tunnel, LOOP_ANNOUNCEMENT_BYTES));
+	frame.link_index = frame.receiver_index = 0;
+	esp = ktsn_esp_find(frame.data, frame.bytes);
+	esp_seal(association, &esp);
+	if (ktsn_port_send(port, &frame, 1, &errors))
+		association->departing = atomic_load_explicit(&association->sequence, memory_order_relaxed);
+	else
+		ktsn_port_frame_free(port, &frame);
+}
+
+void announcement_take(struct loop *loop, const struct loop_route *route,
+		       const uint8_t payload[LOOP_ANNOUNCEMENT_BYTES])
+{
+	struct loop_announcing *announcing = &loop->announcing;
+
+	if (announcing->next_tai_ns != KTSN_SHAPER_NEVER)
+		announcement_send(loop);
+	announcing->route = *route;
+	memcpy(announcing->payload, payload, LOOP_ANNOUNCEMENT_BYTES);
+	announcing->next_tai_ns = clock_tai_ns();
+	announcing->until_tai_ns = announcing->next_tai_ns + ANNOUNCEMENT_WAIT_NS;
+}
+
+/* Sends the announcement that waits, unless a departure is near. */
+static void announcement_try(struct loop *loop)
+{
+	struct loop_announcing *announcing = &loop->announcing;
+	int64_t now_tai_ns = clock_tai_ns();
+
+	if (now_tai_ns < announcing->next_tai_ns)
+		return;
+	if (now_tai_ns < announcing->until_tai_ns &&
+	    egress_departure_next(loop, now_tai_ns) - now_tai_ns < ANNOUNCEMENT_GAP_NS)
+		announcing->next_tai_ns = now_tai_ns + ANNOUNCEMENT_GAP_NS;
+	else
+		announcement_send(loop);
 }
 
 void seal_network_set(struct loop *loop, uint32_t vni, enum loop_encryption encryption)
@@ -591,8 +669,11 @@ static bool clock_in_doubt(struct loop *loop, int64_t now_tai_ns)
 void loop_send(struct loop *loop)
 {
 	const struct egress *bridge = &loop->egress[EGRESS_BRIDGE];
-	int64_t began_tai_ns = last_stretch(loop, clock_tai_ns()), now_tai_ns = began_tai_ns;
+	int64_t began_tai_ns, now_tai_ns;
 
+	if (loop->announcing.next_tai_ns != KTSN_SHAPER_NEVER)
+		announcement_try(loop);
+	began_tai_ns = now_tai_ns = last_stretch(loop, clock_tai_ns());
 	withdrawals_count(loop);
 	if (clock_in_doubt(loop, began_tai_ns))
 		return;

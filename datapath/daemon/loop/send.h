@@ -20,4 +20,9 @@ void seal_association_remove(struct loop *loop, uint32_t node_be);
  * that. A lower encryption leaves them as they are. */
 void seal_network_set(struct loop *loop, uint32_t vni, enum loop_encryption encryption);
 
+/* Takes an announcement to another node, which leaves sealed, past the shaper. If the previous one still
+ * waits it is sent first. Without an association it is dropped. */
+void announcement_take(struct loop *loop, const struct loop_route *route,
+		       const uint8_t payload[LOOP_ANNOUNCEMENT_BYTES]);
+
 #endif

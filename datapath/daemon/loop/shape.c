@@ -45,6 +45,7 @@ static int packet_build(struct loop *loop, struct packet *packet, const struct l
 	if (path.kind == KTSN_FRAME_ETHERNET)
 		path.ethertype_be = packet->message->ethertype_be;
 	tunnel.pcp = loop->shaping.classes.pcp[packet->shaper.traffic_class];
+	tunnel.outer.id = loop->tunnel_ipv4_id++;
 	headers_bytes = payload_move(packet, ktsn_frame_header_bytes(&path, around));
 	if (headers_bytes < 0)
 		return headers_bytes;

@@ -37,8 +37,7 @@ void flow_end(struct loop *loop, struct loop_ring *ring, uint32_t index)
 
 	ring->flows[index] = NULL;
 	flow->closed = true;
-	if (flow->report)
-		ktsn_ring_reports_discard(&ring->consumer, index);
+	ktsn_ring_reports_discard(&ring->consumer, index);
 	flow_retire_if_done(loop, flow);
 }
 

@@ -487,6 +487,8 @@ void loop_wait(struct loop *loop)
 		event_tai_ns = throttle_next(loop);
 	if (held_next(loop) < event_tai_ns)
 		event_tai_ns = held_next(loop);
+	if (loop->announcing.next_tai_ns < event_tai_ns)
+		event_tai_ns = loop->announcing.next_tai_ns;
 	if (commands_peek(&loop->commands, 0))
 		event_tai_ns = now_tai_ns;
 	/* No departure will free memory: the port has all of it, and does not report when it returns some. */

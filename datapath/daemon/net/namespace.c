@@ -59,6 +59,13 @@ static void groups_changed(void *context)
 	ns->all->observer->groups_changed(ns);
 }
 
+static void routes_changed(void *context)
+{
+	struct namespace *ns = context;
+
+	ns->all->observer->routes_changed(ns);
+}
+
 static void changes_readable(struct event_source *source)
 {
 	struct namespace *ns = source->owner;
@@ -68,6 +75,7 @@ static void changes_readable(struct event_source *source)
 		.link_changed = link_changed,
 		.addresses_changed = addresses_changed,
 		.groups_changed = groups_changed,
+		.routes_changed = routes_changed,
 		.context = ns,
 	};
 
@@ -83,7 +91,7 @@ static int namespace_open_here(struct namespace *ns)
 	if (!err)
 		err = rtnl_open(&ns->rtnl);
 	if (!err)
-		err = rtnl_monitor_open(&ns->monitor);
+		err = rtnl_monitor_open(&ns->monitor, !ns->path);
 	return err;
 }
 

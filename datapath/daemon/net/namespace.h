@@ -24,6 +24,7 @@ struct namespace_observer {
 	void (*link_changed)(struct namespace *ns, int link_index, bool carrying, uint32_t mtu_bytes);
 	void (*addresses_changed)(struct namespace *ns, int link_index);
 	void (*groups_changed)(struct namespace *ns);
+	void (*routes_changed)(struct namespace *ns); /* of IPv4, in ktsnd's own namespace */
 	/* The kernel dropped notifications: the observer must read again what it needs. */
 	void (*notifications_lost)(struct namespace *ns);
 };

@@ -88,6 +88,7 @@ static void link_read(const struct nlmsghdr *header, struct rtnl_link *link)
 	link->master_index = index_of(attributes[IFLA_MASTER]);
 	link->ethernet = info->ifi_type == ARPHRD_ETHER;
 	link->up = (info->ifi_flags & IFF_UP) != 0;
+	link->carrying = link->up && (info->ifi_flags & IFF_LOWER_UP);
 	link->mtu_bytes = attributes[IFLA_MTU] ? mnl_attr_get_u32(attributes[IFLA_MTU]) : 0;
 	mac_of(attributes[IFLA_ADDRESS], link->mac);
 	if (attributes[IFLA_LINKINFO])
@@ -188,6 +189,7 @@ int rtnl_addresses_get(struct rtnl *rtnl, int link_index, struct ktsn_address *a
 
 struct owner_search {
 	const struct ktsn_address *address;
+	int wanted_index; /* 0: any link */
 	int link_index;
 };
 
@@ -200,22 +202,37 @@ static int owner_parse(const struct nlmsghdr *header, void *result)
 
 	mnl_attr_parse(header, sizeof(*info), attribute_collect, attributes);
 	address = address_of(attributes[IFA_LOCAL] ? attributes[IFA_LOCAL] : attributes[IFA_ADDRESS]);
-	if (ktsn_address_equal(&address, search->address))
+	if (ktsn_address_equal(&address, search->address) &&
+	    (!search->wanted_index || search->wanted_index == (int)info->ifa_index))
 		search->link_index = (int)info->ifa_index;
 	return MNL_CB_OK;
 }
 
-int rtnl_address_owner(struct rtnl *rtnl, const struct ktsn_address *address)
+static int owner_find(struct rtnl *rtnl, struct owner_search *search)
 {
 	char buffer[RTNL_BUFFER_BYTES];
 	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETADDR, NLM_F_DUMP);
 	struct ifaddrmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
-	struct owner_search search = {.address = address};
 	int err;
 
-	info->ifa_family = (uint8_t)ktsn_address_family(address);
-	err = rtnl_talk(rtnl, header, owner_parse, &search);
-	return err ? err : search.link_index;
+	info->ifa_family = (uint8_t)ktsn_address_family(search->address);
+	err = rtnl_talk(rtnl, header, owner_parse, search);
+	return err ? err : search->link_index;
+}
+
+int rtnl_address_owner(struct rtnl *rtnl, const struct ktsn_address *address)
+{
+	struct owner_search search = {.address = address};
+
+	return owner_find(rtnl, &search);
+}
+
+int rtnl_address_on(struct rtnl *rtnl, int link_index, const struct ktsn_address *address)
+{
+	struct owner_search search = {.address = address, .wanted_index = link_index};
+	int link_or_err = owner_find(rtnl, &search);
+
+	return link_or_err > 0 ? 1 : link_or_err;
 }
 
 static enum rtnl_route_type type_of(uint8_t type)
@@ -234,6 +251,25 @@ static enum rtnl_route_type type_of(uint8_t type)
 	}
 }
 
+static uint32_t route_mtu_bytes(const struct nlattr *metrics)
+{
+	const struct nlattr *values[ATTRIBUTES] = {0};
+
+	if (!metrics)
+		return 0;
+	mnl_attr_parse_nested(metrics, attribute_collect, values);
+	return (uint32_t)index_of(values[RTAX_MTU]);
+}
+
+static bool expires(const struct nlattr *cache)
+{
+	struct rta_cacheinfo info = {0};
+
+	if (cache && mnl_attr_get_payload_len(cache) >= sizeof(info))
+		memcpy(&info, mnl_attr_get_payload(cache), sizeof(info));
+	return info.rta_expires != 0;
+}
+
 static int route_parse(const struct nlmsghdr *header, void *result)
 {
 	const struct rtmsg *info = mnl_nlmsg_get_payload(header);
@@ -245,29 +281,48 @@ static int route_parse(const struct nlmsghdr *header, void *result)
 	route->link_index = index_of(attributes[RTA_OIF]);
 	route->gateway = address_of(attributes[RTA_GATEWAY]);
 	route->source = address_of(attributes[RTA_PREFSRC]);
+	route->mtu_bytes = route_mtu_bytes(attributes[RTA_METRICS]);
+	route->mtu_learnt = route->mtu_bytes && expires(attributes[RTA_CACHEINFO]);
 	return MNL_CB_STOP;
 }
 
-int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_route_query *query, struct rtnl_route *route)
+static int route_ask(struct rtnl *rtnl, const struct rtnl_route_query *query, uint32_t flags,
+		     struct rtnl_route *route)
 {
 	char buffer[RTNL_BUFFER_BYTES];
 	struct nlmsghdr *header = rtnl_request(rtnl, buffer, RTM_GETROUTE, 0);
 	struct rtmsg *info = mnl_nlmsg_put_extra_header(header, sizeof(*info));
-	bool bound = !ktsn_address_is_any(&query->source);
-	int err;
 
 	memset(route, 0, sizeof(*route));
 	info->rtm_family = (uint8_t)ktsn_address_family(&query->destination);
 	info->rtm_dst_len = address_bits(&query->destination);
+	info->rtm_flags = flags;
 	address_put(header, RTA_DST, &query->destination);
-	if (bound) {
+	if (!ktsn_address_is_any(&query->source)) {
 		info->rtm_src_len = address_bits(&query->source);
 		address_put(header, RTA_SRC, &query->source);
 	}
 	if (query->link_index)
 		mnl_attr_put_u32(header, RTA_OIF, (uint32_t)query->link_index);
-	err = rtnl_talk(rtnl, header, route_parse, route);
-	if (!err && bound)
+	return rtnl_talk(rtnl, header, route_parse, route);
+}
+
+/* An MTU that expires was learnt from a router, which fragments packets that are longer. It hides the one
+ * that the route was configured with, which its entry in the table still has. */
+static uint32_t configured_mtu_bytes(struct rtnl *rtnl, const struct rtnl_route_query *query)
+{
+	struct rtnl_route entry;
+
+	return route_ask(rtnl, query, RTM_F_FIB_MATCH, &entry) ? 0 : entry.mtu_bytes;
+}
+
+int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_route_query *query, struct rtnl_route *route)
+{
+	int err = route_ask(rtnl, query, 0, route);
+
+	if (!err && route->mtu_learnt)
+		route->mtu_bytes = configured_mtu_bytes(rtnl, query);
+	if (!err && !ktsn_address_is_any(&query->source))
 		route->source = query->source;
 	return err;
 }
@@ -345,8 +400,8 @@ static void link_notify(const struct nlmsghdr *header, const struct rtnl_watcher
 	if (info->ifi_family != AF_UNSPEC || !watcher->link_changed)
 		return;
 	link_read(header, &link);
-	watcher->link_changed(link.index, present && link.up && (info->ifi_flags & IFF_LOWER_UP),
-			      present ? link.mtu_bytes : 0, watcher->context);
+	watcher->link_changed(link.index, present && link.carrying, present ? link.mtu_bytes : 0,
+			      watcher->context);
 }
 
 static void neighbor_notify(const struct nlmsghdr *header, const struct rtnl_watcher *watcher)
@@ -385,6 +440,12 @@ static void groups_notify(const struct rtnl_watcher *watcher)
 		watcher->groups_changed(watcher->context);
 }
 
+static void routes_notify(const struct rtnl_watcher *watcher)
+{
+	if (watcher->routes_changed)
+		watcher->routes_changed(watcher->context);
+}
+
 static int change_parse(const struct nlmsghdr *header, void *argument)
 {
 	if (header->nlmsg_type == RTM_NEWNEIGH || header->nlmsg_type == RTM_DELNEIGH)
@@ -395,6 +456,8 @@ static int change_parse(const struct nlmsghdr *header, void *argument)
 		addresses_notify(header, argument);
 	else if (header->nlmsg_type == RTM_NEWMDB || header->nlmsg_type == RTM_DELMDB)
 		groups_notify(argument);
+	else if (header->nlmsg_type == RTM_NEWROUTE || header->nlmsg_type == RTM_DELROUTE)
+		routes_notify(argument);
 	return MNL_CB_OK;
 }
 

@@ -27,6 +27,7 @@ struct rtnl_link {
 	uint8_t mac[6];
 	bool ethernet;
 	bool up;
+	bool carrying; /* up, and has a carrier */
 	bool tunnel;   /* a VXLAN device, or a link into Open vSwitch (SWITCH_LINK_GROUP) */
 	uint32_t vni;  /* of a VXLAN device, else 0 */
 	bool snooping; /* a bridge with multicast snooping */
@@ -50,6 +51,8 @@ struct rtnl_route {
 	int link_index;
 	struct ktsn_address source;  /* the address to send from */
 	struct ktsn_address gateway; /* any: the destination is on the link */
+	uint32_t mtu_bytes;          /* that the route was configured with; 0: none */
+	bool mtu_learnt;             /* the kernel uses another one, until it expires */
 	enum rtnl_route_type type;
 };
 
@@ -82,6 +85,9 @@ int rtnl_addresses_get(struct rtnl *rtnl, int link_index, struct ktsn_address *a
 /* Returns the index of the link that has the address, 0 when there is none, or -errno. */
 int rtnl_address_owner(struct rtnl *rtnl, const struct ktsn_address *address);
 
+/* Returns whether a link has an address: 1, 0 or -errno. */
+int rtnl_address_on(struct rtnl *rtnl, int link_index, const struct ktsn_address *address);
+
 /* Finds the route of a datagram in the namespace. 0, or -errno as from sending. */
 int rtnl_route_get(struct rtnl *rtnl, const struct rtnl_route_query *query, struct rtnl_route *route);
 
@@ -101,6 +107,7 @@ struct rtnl_watcher {
 	void (*link_changed)(int link_index, bool carrying, uint32_t mtu_bytes, void *context);
 	void (*addresses_changed)(int link_index, void *context);
 	void (*groups_changed)(void *context); /* multicast groups of ports of bridges */
+	void (*routes_changed)(void *context); /* of IPv4, if the monitor was opened with `routes` */
 	void *context;
 };
 

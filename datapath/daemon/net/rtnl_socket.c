@@ -156,13 +156,13 @@ int rtnl_open(struct rtnl **rtnl)
 	return open_groups(rtnl, 0);
 }
 
-int rtnl_monitor_open(struct rtnl **rtnl)
+int rtnl_monitor_open(struct rtnl **rtnl, bool routes)
 {
 	/* Newer groups have no bit constant. */
 	const uint32_t bridge_groups = UINT32_C(1) << (RTNLGRP_MDB - 1);
 
 	return open_groups(rtnl, RTMGRP_NEIGH | RTMGRP_LINK | RTMGRP_IPV4_IFADDR | RTMGRP_IPV6_IFADDR |
-					 bridge_groups);
+					 (routes ? RTMGRP_IPV4_ROUTE : 0) | bridge_groups);
 }
 
 void rtnl_close(struct rtnl *rtnl)

@@ -9,6 +9,7 @@
 #ifndef KTSN_DAEMON_RTNL_SOCKET_H
 #define KTSN_DAEMON_RTNL_SOCKET_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <sys/types.h>
@@ -19,8 +20,8 @@ struct rtnl;
 /* Opens a socket in the calling thread's namespace. 0 or -errno. */
 int rtnl_open(struct rtnl **rtnl);
 /* Opens a socket that receives changes of neighbours, forwarding entries, links, addresses and groups, for
- * rtnl_monitor_read(). 0 or -errno. */
-int rtnl_monitor_open(struct rtnl **rtnl);
+ * rtnl_monitor_read(); with `routes` also of IPv4 routes. 0 or -errno. */
+int rtnl_monitor_open(struct rtnl **rtnl, bool routes);
 /* NULL is harmless. */
 void rtnl_close(struct rtnl *rtnl);
 int rtnl_fd(const struct rtnl *rtnl);

@@ -181,14 +181,20 @@ static void flow_source_set(struct flow *flow, const struct socket_identity *ide
 	flow->attributes = identity->attributes;
 }
 
-static void destination_reply(const struct destination *destination, struct ktsn_app_reply *reply)
+/* Replies the result of flow_destination_create(): 0 or -errno. */
+static int destination_reply(int result, const struct destination *destination, struct ktsn_app_reply *reply)
 {
+	if (result < 0)
+		return result;
 	reply->route = destination ? KTSN_APP_ROUTE_TSN : KTSN_APP_ROUTE_KERNEL;
+	if (result == ROUTE_OFF_NETWORK)
+		reply->flags |= KTSN_APP_OFF_NETWORK;
 	if (!destination)
-		return;
+		return 0;
 	reply->destination = destination->index;
 	reply->payload_max_bytes = destination->route.frames.payload_max_bytes;
 	reply->network_bit = attachment_bit(destination->attachment);
+	return 0;
 }
 
 static int flow_destination_create(struct flow *flow, const struct ktsn_app_key *key, uint32_t number,
@@ -210,7 +216,7 @@ static int flow_register(struct flow *flow, const struct socket_identity *identi
 			 uint32_t destination_number, struct ktsn_app_reply *reply)
 {
 	static const struct ktsn_app_key connected_key;
-	int err;
+	int result;
 
 	destinations_close_all(flow);
 	flow_source_set(flow, identity, ns);
@@ -221,10 +227,8 @@ static int flow_register(struct flow *flow, const struct socket_identity *identi
 				  (flow->frames ? KTSN_APP_FRAMES : 0));
 	if (identity->attributes.remote.port_be == 0)
 		return 0;
-	err = flow_destination_create(flow, &connected_key, destination_number, &flow->connected);
-	if (!err)
-		destination_reply(flow->connected, reply);
-	return err;
+	result = flow_destination_create(flow, &connected_key, destination_number, &flow->connected);
+	return destination_reply(result, flow->connected, reply);
 }
 
 static struct flow *flow_of(const struct process *process, uint32_t index)
@@ -398,12 +402,12 @@ static void destination_keep(struct flow *flow, struct destination *destination)
 int flow_destination_take_over(struct process *process, const struct destination_description *description)
 {
 	struct flow *flow = flow_of(process, description->flow);
-	struct destination *destination;
+	struct destination *destination = NULL;
 	int err = flow ? flow_destination_create(flow, &description->key, description->index, &destination)
 		       : -ENOENT;
 
-	if (err || !destination)
-		return err;
+	if (!destination)
+		return err < 0 ? err : 0;
 	destination->ended = description->ended;
 	if (description->connected && !description->ended)
 		flow->connected = destination;
@@ -450,17 +454,16 @@ void flow_destination_request(struct process *process, const struct ktsn_app_req
 	struct flow *flow = flow_of(process, request->flow);
 	const struct ktsn_app_key key = ktsn_app_key_get(request);
 	struct destination *destination;
+	int result;
 
 	if (!flow) {
 		reply->status = -EINVAL;
 		return;
 	}
-	reply->status = flow_destination_create(flow, &key, number_wanted(process, request->destination),
-						&destination);
-	if (reply->status)
-		return;
-	destination_reply(destination, reply);
-	if (destination)
+	result = flow_destination_create(flow, &key, number_wanted(process, request->destination),
+					 &destination);
+	reply->status = destination_reply(result, destination, reply);
+	if (result == 0)
 		destination_keep(flow, destination);
 }
 

@@ -9,7 +9,7 @@
  *   space   an eventfd that the library filled up: reading makes it writable again.
  *
  * All system calls on them are made in the pod's thread: disconnecting an error notifier closes the
- * descriptors that the application queued on it, which can block. See docs/decisions/0007 and 0008.
+ * descriptors that the application queued on it, which can block. See docs/internals/decisions/0007 and 0008.
  */
 #ifndef KTSN_DAEMON_NOTIFIERS_H
 #define KTSN_DAEMON_NOTIFIERS_H

@@ -65,6 +65,7 @@ struct pod {
 	struct process *processes;
 	uint32_t relays;        /* processes that are connections of the relay */
 	bool version_warned;    /* of a libktsn.so of another version */
+	bool processes_warned;  /* of processes above their limit */
 	bool unanswered_warned; /* of replies that came too late */
 	struct pod_receive receive;
 	struct timed_socket

@@ -13,7 +13,7 @@
  *
  * A close() may wait for a descriptor that a later work closes: the peer of a socket, the server of a file
  * system. So a long call is interrupted by a signal, repeatedly. If that does not help after the removal of
- * the pod, another thread does the remaining works. See docs/decisions/0008.
+ * the pod, another thread does the remaining works. See docs/internals/decisions/0008.
  */
 #ifndef KTSN_DAEMON_POD_THREAD_H
 #define KTSN_DAEMON_POD_THREAD_H

@@ -9,6 +9,7 @@
 #include "process_requests.h"
 #include "processes.h"
 #include "receiving.h"
+#include "routing.h"
 #include "unix_socket.h"
 
 #include <errno.h>
@@ -206,6 +207,8 @@ int node_endpoint_add(struct node *node, const char *identity, const struct endp
 	}
 	existing = endpoint_named(&pod->endpoints, endpoint->interface);
 	if (existing) {
+		if (existing->bridge_link_index != endpoint->bridge_link_index)
+			routing_bridges_follow(&node->routing);
 		err = endpoint_compare(existing, endpoint, identity, refusal);
 		if (!err && !description->keeps_receive)
 			existing->receive = endpoint->receive;
@@ -220,6 +223,7 @@ int node_endpoint_add(struct node *node, const char *identity, const struct endp
 		pod_unlink_if_empty(pod);
 		return err;
 	}
+	destinations_endpoint_added(&node->routing, endpoint);
 	pod_limits_apply(pod);
 	pod_clocks_apply(pod);
 	return 0;

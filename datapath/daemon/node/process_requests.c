@@ -84,6 +84,35 @@ static int descriptors_allowed(const struct process *process)
 	return -EMFILE;
 }
 
+static uint32_t rings_count(const struct pod *pod)
+{
+	uint32_t count = 0;
+
+	for (const struct process *p = pod->processes; p; p = p->next)
+		count += p->ring && !p->relay;
+	return count;
+}
+
+/* Whether the pod may have another process with a ring. Counts a rejection and logs the first one of a pod. 0
+ * or -EMFILE. */
+static int process_allowed(const struct process *process)
+{
+	uint32_t processes_max = process->quota->limits.processes;
+	struct pod *pod = process->pod;
+
+	/* The number of relays is limited elsewhere. */
+	if (process->relay || rings_count(pod) < processes_max)
+		return 0;
+	pod->node->limit_refusals++;
+	if (!pod->processes_warned)
+		log_warning(
+			"pod %s: %u of its processes have rings, and process %d gets none (EMFILE); raise "
+			"the limit of processes (spec.limits, --pod-processes)",
+			pod->log_name, processes_max, (int)process->pid);
+	pod->processes_warned = true;
+	return -EMFILE;
+}
+
 static int ring_allowed(const struct process *process, const struct ktsn_app_request *request)
 {
 	if (request->flags & ~KTSN_APP_UNTIMED)
@@ -92,6 +121,8 @@ static int ring_allowed(const struct process *process, const struct ktsn_app_req
 		return -EPERM;
 	if (process->ring)
 		return -EALREADY;
+	if (process_allowed(process))
+		return -EMFILE;
 	if (process->pod->node->process_count > LOOP_RINGS_MAX)
 		return -EMFILE;
 	return descriptors_allowed(process);
@@ -398,8 +429,8 @@ void listeners_resume(struct node *node)
  * they cost descriptors and memory. */
 static bool connection_allowed(struct pod *pod, bool relay)
 {
-	/* The number of relays is limited elsewhere. */
-	if (relay || pod->quota->processes < pod->quota->limits.processes)
+	/* process_allowed() refuses those above the limit. */
+	if (relay || pod->quota->processes < pod->quota->limits.processes + CONNECTIONS_REFUSED_MAX)
 		return true;
 	pod->node->limit_refusals++;
 	return false;

@@ -22,6 +22,10 @@ void process_request_serve(struct process *process);
 
 /* ---- listening sockets of pods ---- */
 
+/* Connections above the limit of a pod's processes that are accepted, so that they can be refused with a
+ * reason. */
+enum { CONNECTIONS_REFUSED_MAX = 8 };
+
 /* Accepts a connection. `owner` of the listener is its pod. */
 void listener_accept(struct event_source *listener);
 /* Resumes paused listeners whose pods may have more connections. */

@@ -39,6 +39,7 @@ void process_library_counts_add(const struct process *process, struct library_co
 		return;
 	sum->kernel_path += library_count_read(&header->kernel_path);
 	sum->unanswered += library_count_read(&header->unanswered);
+	sum->off_network += library_count_read(&header->off_network);
 }
 
 /* Returns the quota of the pod's relay, which is created for its first connection; NULL when out of memory.

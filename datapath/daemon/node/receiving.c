@@ -409,6 +409,7 @@ static enum receive_refusal close_reason(const struct process *process, const st
 		[KTSN_APP_RECEIVE_CLOSE_OPTION] = RECEIVE_OPTION,
 		[KTSN_APP_RECEIVE_CLOSE_FILTER] = RECEIVE_FILTER,
 		[KTSN_APP_RECEIVE_CLOSE_SHARED] = RECEIVE_SHARED,
+		[KTSN_APP_RECEIVE_CLOSE_IO_URING] = RECEIVE_IO_URING,
 	};
 
 	if (from->message.flags >= sizeof(refusals) / sizeof(*refusals) ||

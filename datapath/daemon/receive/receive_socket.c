@@ -26,6 +26,7 @@ const char *receive_refusal_text(enum receive_refusal refusal)
 		[RECEIVE_OPTION] =
 			"it asked for a socket option that only the kernel serves, such as SO_TIMESTAMPING",
 		[RECEIVE_SHARED] = "it was passed to another process, which may have no libktsn (SCM_RIGHTS)",
+		[RECEIVE_IO_URING] = "its process has an io_uring, as event loops of libuv have",
 		[RECEIVE_ENCRYPTED] = "its network is encrypted, and only the kernel decrypts",
 	};
 

@@ -172,6 +172,11 @@ static struct associated_peer *peer_make(struct encryption *encryption, uint32_t
 	return peer;
 }
 
+bool association_exists(const struct routing *routing, uint32_t address_be)
+{
+	return *peer_at(routing, address_be) != NULL;
+}
+
 static const struct association *current_of(const struct associated_peer *peer)
 {
 	return peer ? &peer->list.entries[peer->current] : NULL;

@@ -24,6 +24,9 @@ struct association_state {
 int associations_set(struct routing *routing, uint32_t peer_be, const struct association_list *list,
 		     struct refusal *refusal);
 
+/* Whether a node has associations. */
+bool association_exists(const struct routing *routing, uint32_t address_be);
+
 struct association_state association_state_of(const struct associated_peer *peer);
 /* Returns the highest generation that any ktsnd of this node has used: only higher ones may be used. 0: none.
  */

@@ -6,8 +6,10 @@
 #include "commands.h"
 #include "encryption.h"
 #include "log.h"
+#include "peers.h"
 #include "replication_lists.h"
 
+#include <arpa/inet.h>
 #include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
@@ -227,7 +229,7 @@ int destination_create(struct destination_table *table, struct loop_flow *flow,
 		result = loop_destination_make(destination, flow, query);
 	if (result != 0) {
 		destination_discard(destination);
-		return result < 0 ? result : 0;
+		return result;
 	}
 	destination_enter(destination);
 	*created = destination;
@@ -278,19 +280,57 @@ void destination_table_free(struct destination_table *table)
 /* Closes the route: messages are dropped from now on. */
 static void destination_end(struct destination *destination)
 {
+	if (destination->route.frames.state == DESTINATION_CLOSED)
+		return;
 	destination->route.frames.state = DESTINATION_CLOSED;
+	destination_publish(destination);
+}
+
+/* Returns the endpoint that messages leave through, or NULL. */
+static const struct endpoint *sender_of(const struct destination *destination)
+{
+	const struct route *route = &destination->route;
+
+	return destination->endpoint_gone ? NULL : endpoint_at(route->routing, route->ns, route->link_index);
+}
+
+static void payload_max_refind(struct destination *destination)
+{
+	const struct endpoint *sender = sender_of(destination);
+
+	if (sender)
+		route_payload_max_find(&destination->route, sender);
+}
+
+/* Updates the destination of one receiver that may be at another place; it is closed when there is none. */
+static void destination_follow_receiver(struct destination *destination)
+{
+	const struct endpoint *sender = sender_of(destination);
+	int err = sender ? route_receiver_refind(&destination->route, sender) : -ENETDOWN;
+
+	if (err) {
+		destination_end(destination);
+		return;
+	}
+	route_apply(&destination->route);
 	destination_publish(destination);
 }
 
 /* Updates a destination after a change of peers; it is closed when no peer serves it any more. */
 static void destination_follow_peers(struct destination *destination)
 {
-	int changed = route_peer_refind(&destination->route);
+	int changed;
 
+	if (destination->route.frames.state == DESTINATION_CLOSED) {
+		destination_follow_receiver(destination);
+		return;
+	}
+	changed = route_peer_refind(&destination->route);
 	if (changed < 0)
 		destination_end(destination);
 	if (changed <= 0)
 		return;
+	payload_max_refind(destination);
 	route_apply(&destination->route);
 	destination_publish(destination);
 }
@@ -318,16 +358,26 @@ static void destination_follow_receivers(struct destination *destination)
 	if (changed <= 0)
 		return;
 	left_out_warn(destination, left_out);
+	payload_max_refind(destination);
 	route_apply(&destination->route);
 	destination_publish(destination);
 }
 
 void destinations_peers_changed(struct routing *routing, uint32_t vni)
 {
+	uint16_t port_be = htons(peer_network_port(routing, vni));
+
 	routing->receivers.changed = true;
-	for (struct destination *d = routing->destinations; d; d = d->next)
-		if (d->route.vni == vni && !d->endpoint_gone && !d->route.local && !d->route.replication)
+	for (struct destination *d = routing->destinations; d; d = d->next) {
+		if (d->route.vni != vni || d->endpoint_gone || d->route.local)
+			continue;
+		if (d->route.frames.clear_port_be != port_be) {
+			encryption_route_fill(routing, vni, &d->route.frames);
+			destination_publish(d);
+		}
+		if (!d->route.replication)
 			destination_follow_peers(d);
+	}
 }
 
 void destinations_receivers_changed(struct routing *routing)
@@ -378,16 +428,31 @@ int destinations_tick(struct routing *routing)
 void destinations_mtus_changed(const struct routing *routing)
 {
 	for (struct destination *d = routing->destinations; d; d = d->next) {
-		struct route *route = &d->route;
-		const struct endpoint *sender =
-			d->endpoint_gone ? NULL : endpoint_at(routing, route->ns, route->link_index);
-		struct loop_route before = route->frames;
+		struct loop_route *frames = &d->route.frames, before = *frames;
 
-		if (!sender || route->frames.state == DESTINATION_CLOSED)
+		if (frames->state == DESTINATION_CLOSED)
 			continue;
-		route_payload_max_find(route, sender);
-		if (route->frames.payload_max_bytes != before.payload_max_bytes ||
-		    route->frames.tagged_max_bytes != before.tagged_max_bytes)
+		payload_max_refind(d);
+		if (frames->payload_max_bytes != before.payload_max_bytes ||
+		    frames->tagged_max_bytes != before.tagged_max_bytes)
+			destination_publish(d);
+	}
+}
+
+void destinations_underlay_changed(struct routing *routing)
+{
+	/* Lists of receivers find them again (destinations_tick). */
+	for (struct peer *peer = routing->peers; peer; peer = peer->next)
+		peer->next_hop_found_ms = 0;
+	routing->receivers.changed = true;
+	for (struct destination *d = routing->destinations; d; d = d->next) {
+		struct loop_route before = d->route.frames;
+
+		if (d->endpoint_gone || before.state == DESTINATION_CLOSED)
+			continue;
+		route_underlay_refind(&d->route);
+		payload_max_refind(d);
+		if (memcmp(&before, &d->route.frames, sizeof(before)) != 0)
 			destination_publish(d);
 	}
 }
@@ -396,14 +461,11 @@ void destinations_encryption_changed(const struct routing *routing, uint32_t vni
 {
 	for (struct destination *d = routing->destinations; d; d = d->next) {
 		struct route *route = &d->route;
-		const struct endpoint *sender =
-			d->endpoint_gone ? NULL : endpoint_at(routing, route->ns, route->link_index);
 
 		if (d->endpoint_gone || route->vni != vni || route->local)
 			continue;
 		encryption_route_fill(routing, vni, &route->frames);
-		if (sender)
-			route_payload_max_find(route, sender);
+		payload_max_refind(d);
 		destination_publish(d);
 	}
 }
@@ -422,22 +484,54 @@ static void destination_admission_publish(struct destination *destination,
 		destination_end(destination);
 }
 
-void destinations_admission_changed(const struct routing *routing, const struct endpoint *endpoint)
+void destinations_admission_changed(const struct routing *routing, struct endpoint *endpoint)
 {
-	for (struct destination *d = routing->destinations; d; d = d->next)
+	for (struct destination *d = routing->destinations; d; d = d->next) {
+		if (d->route.local == endpoint)
+			destination_follow_receiver(d);
 		if (d->route.frames.path.kind == KTSN_FRAME_ETHERNET && !d->endpoint_gone &&
 		    d->route.ns == endpoint->ns && d->route.link_index == endpoint->link_index)
 			destination_admission_publish(d, &endpoint->admission);
+	}
+	/* Addresses of its interface may be admitted now. */
+	destinations_endpoint_added(routing, endpoint);
+}
+
+void destinations_bridge_changed(const struct routing *routing, const struct endpoint *sender)
+{
+	for (struct destination *d = routing->destinations; d; d = d->next) {
+		struct route *route = &d->route;
+
+		if (d->endpoint_gone || route->frames.state == DESTINATION_CLOSED ||
+		    route->ns != sender->ns || route->link_index != sender->link_index)
+			continue;
+		if (route->replication)
+			replication_bridge_set(route, sender);
+		if (!route->local)
+			continue;
+		route->frames.bridge_link_index = sender->bridge_link_index;
+		route_apply(route);
+		destination_publish(d);
+	}
 }
 
 void destinations_endpoint_gone(const struct routing *routing, const struct endpoint *endpoint)
 {
 	for (struct destination *d = routing->destinations; d; d = d->next) {
-		if (d->route.local != endpoint &&
-		    (d->route.ns != endpoint->ns || d->route.link_index != endpoint->link_index))
-			continue;
-		d->route.local = NULL;
-		d->endpoint_gone = true;
-		destination_end(d);
+		if (d->route.ns == endpoint->ns && d->route.link_index == endpoint->link_index) {
+			d->route.local = NULL;
+			d->endpoint_gone = true;
+			destination_end(d);
+		} else if (d->route.local == endpoint) {
+			destination_follow_receiver(d);
+		}
 	}
+}
+
+void destinations_endpoint_added(const struct routing *routing, struct endpoint *endpoint)
+{
+	for (struct destination *d = routing->destinations; d; d = d->next)
+		if (d->route.vni == endpoint->vni && !d->endpoint_gone && !d->route.local &&
+		    !d->route.replication && endpoint_has_address(endpoint, &d->route.address))
+			destination_follow_receiver(d);
 }

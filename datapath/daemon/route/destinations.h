@@ -31,8 +31,7 @@ struct destination_table {
 };
 
 /* Creates a destination of a flow, with the given number unless it is KTSN_APP_NONE, and announces it to the
- * loop. 0 with *created, which is NULL when the pod's routes lead through another interface; or -errno as
- * from sendmsg. */
+ * loop. 0 with *created; ROUTE_TO_HOST or ROUTE_OFF_NETWORK (routes.h); or -errno as from sendmsg. */
 int destination_create(struct destination_table *table, struct loop_flow *flow,
 		       const struct route_query *query, uint32_t number, struct destination **created);
 /* Tells the loop that no new messages will come for the destination. */
@@ -49,12 +48,19 @@ void destination_table_free(struct destination_table *table);
 void destinations_peers_changed(struct routing *routing, uint32_t vni);
 /* The receivers of groups have changed. */
 void destinations_receivers_changed(struct routing *routing);
-/* An endpoint was removed: messages through it or to it are dropped. */
+/* An endpoint was added: messages to its addresses go there. */
+void destinations_endpoint_added(const struct routing *routing, struct endpoint *endpoint);
+/* An endpoint was removed: messages through it are dropped; so are those to it, unless a peer has it now. */
 void destinations_endpoint_gone(const struct routing *routing, const struct endpoint *endpoint);
-/* The admission of an endpoint has changed, for packet sockets. */
-void destinations_admission_changed(const struct routing *routing, const struct endpoint *endpoint);
+/* The admission of an endpoint has changed: packet sockets may send other frames, and the endpoint receives
+ * what is sent to other addresses. */
+void destinations_admission_changed(const struct routing *routing, struct endpoint *endpoint);
+/* The sending endpoint's bridge has another index. */
+void destinations_bridge_changed(const struct routing *routing, const struct endpoint *sender);
 /* MTUs have changed. */
 void destinations_mtus_changed(const struct routing *routing);
+/* The uplink's addresses or the node's routes have changed. */
+void destinations_underlay_changed(struct routing *routing);
 /* The encryption of a network has changed. */
 void destinations_encryption_changed(const struct routing *routing, uint32_t vni);
 

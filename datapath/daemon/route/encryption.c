@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "encryption.h"
 
+#include "peers.h"
 #include "routing_state.h"
 
 #include <arpa/inet.h>
@@ -33,8 +34,9 @@ void encryption_route_fill(const struct routing *routing, uint32_t vni, struct l
 {
 	frames->encryption = encryption_of(routing, vni);
 	frames->tunnel.esp = frames->encryption != LOOP_CLEAR;
+	frames->clear_port_be = htons(peer_network_port(routing, vni));
 	frames->tunnel.outer.destination_port_be =
-		htons(frames->tunnel.esp ? routing->uplink.encrypted_port : routing->uplink.vxlan_port);
+		frames->tunnel.esp ? htons(routing->uplink.encrypted_port) : frames->clear_port_be;
 }
 
 static void network_remove(struct encryption *encryption, struct network_encryption **at)

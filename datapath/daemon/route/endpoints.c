@@ -269,13 +269,13 @@ struct endpoint *endpoint_at(const struct routing *routing, const struct namespa
 	return NULL;
 }
 
-static bool endpoint_has(struct endpoint *endpoint, const struct ktsn_address *address)
+bool endpoint_has_address(struct endpoint *endpoint, const struct ktsn_address *address)
 {
 	if (endpoint->addresses_stale)
 		addresses_read(endpoint);
 	for (uint32_t i = 0; i < endpoint->address_count; i++)
 		if (ktsn_address_equal(&endpoint->addresses[i], address))
-			return true;
+			return endpoint_admits_address(&endpoint->admission, address);
 	return false;
 }
 
@@ -284,7 +284,7 @@ const struct endpoint *endpoint_of_address(const struct routing *routing, uint32
 {
 	for (const struct endpoint_set *set = routing->endpoint_sets; set; set = set->next)
 		for (struct endpoint *endpoint = set->first; endpoint; endpoint = endpoint->next)
-			if (endpoint->vni == vni && endpoint_has(endpoint, address))
+			if (endpoint->vni == vni && endpoint_has_address(endpoint, address))
 				return endpoint;
 	return NULL;
 }

@@ -52,6 +52,9 @@ struct endpoint *endpoint_named(const struct endpoint_set *set, const char *inte
 struct endpoint *endpoint_on(const struct endpoint_set *set, const struct namespace *ns, int link_index);
 /* Returns the endpoint on a link, of any pod, or NULL. */
 struct endpoint *endpoint_at(const struct routing *routing, const struct namespace *ns, int link_index);
+/* Whether the interface has the address, and the endpoint may use it: a pod with CAP_NET_ADMIN can add the
+ * address of another pod. */
+bool endpoint_has_address(struct endpoint *endpoint, const struct ktsn_address *address);
 /* Returns the local endpoint of a network with that address or hardware address, or NULL. An interface's own
  * hardware address has precedence over addresses that others may send from too. */
 const struct endpoint *endpoint_of_address(const struct routing *routing, uint32_t vni,

@@ -14,7 +14,11 @@ static const uint8_t magic[4] = {'K', 'T', 'S', 'G'};
 enum {
 	ANNOUNCEMENT_VERSION = 1,
 	ANNOUNCEMENT_EVERYTHING = 1,
+	ANNOUNCEMENT_NUMBERED = 2,
+	ANNOUNCEMENT_ADDRESSED = 4,
 	ANNOUNCEMENT_HEADER_BYTES = 12,
+	ANNOUNCEMENT_NUMBER_BYTES = 4,
+	ANNOUNCEMENT_ADDRESS_BYTES = 4,
 	ROUTER_ALERT_BYTES = 4, /* option of IPv4 */
 	HOP_BY_HOP_BYTES = 8,
 	QUERY_INTERVAL_CODE = 125, /* seconds, the default of both */
@@ -50,6 +54,11 @@ static void be16_put(uint8_t *at, uint32_t value)
 {
 	at[0] = (uint8_t)(value >> 8);
 	at[1] = (uint8_t)value;
+}
+
+static uint32_t be32_at(const uint8_t *at)
+{
+	return (uint32_t)be16_at(at) << 16 | be16_at(at + 2);
 }
 
 /* Adds to a checksum (RFC 1071). The number of bytes must be even. */
@@ -170,23 +179,28 @@ static uint8_t *groups_put(uint8_t *at, const struct group_list *list, bool ipv4
 }
 
 size_t group_announcement_build(uint8_t *payload, size_t room_bytes, const struct group_list *list,
-				uint16_t lifetime_s)
+				uint16_t lifetime_s, uint32_t number, uint32_t sender_be)
 {
 	uint32_t ipv4 = ipv4_count(list), ipv6 = list->count - ipv4;
+	size_t fixed_bytes = GROUP_ANNOUNCEMENT_BYTES_MIN;
 	bool everything =
-		list->everything ||
-		ANNOUNCEMENT_HEADER_BYTES + 4 * ipv4 + KTSN_ADDRESS_BYTES * (size_t)ipv6 > room_bytes;
+		list->everything || fixed_bytes + 4 * ipv4 + KTSN_ADDRESS_BYTES * (size_t)ipv6 > room_bytes;
+	uint8_t *end = payload + ANNOUNCEMENT_HEADER_BYTES;
 
 	memcpy(payload, magic, sizeof(magic));
 	payload[4] = ANNOUNCEMENT_VERSION;
-	payload[5] = everything ? ANNOUNCEMENT_EVERYTHING : 0;
+	payload[5] =
+		ANNOUNCEMENT_NUMBERED | ANNOUNCEMENT_ADDRESSED | (everything ? ANNOUNCEMENT_EVERYTHING : 0);
 	be16_put(payload + 6, lifetime_s);
 	be16_put(payload + 8, everything ? 0 : ipv4);
 	be16_put(payload + 10, everything ? 0 : ipv6);
-	if (everything)
-		return ANNOUNCEMENT_HEADER_BYTES;
-	return (size_t)(groups_put(groups_put(payload + ANNOUNCEMENT_HEADER_BYTES, list, true), list, false) -
-			payload);
+	if (!everything)
+		end = groups_put(groups_put(end, list, true), list, false);
+	be16_put(end, number >> 16);
+	be16_put(end + 2, number);
+	end += ANNOUNCEMENT_NUMBER_BYTES;
+	memcpy(end, &sender_be, ANNOUNCEMENT_ADDRESS_BYTES);
+	return (size_t)(end + ANNOUNCEMENT_ADDRESS_BYTES - payload);
 }
 
 /* ---- Lists ---- */
@@ -282,7 +296,7 @@ static bool announced_read(struct rest *rest, uint32_t count, bool ipv4, struct 
 
 static enum group_message announcement_parse(struct rest rest, struct group_packet *packet)
 {
-	const uint8_t *header = rest_take(&rest, ANNOUNCEMENT_HEADER_BYTES);
+	const uint8_t *header = rest_take(&rest, ANNOUNCEMENT_HEADER_BYTES), *number, *sender;
 
 	if (!header || memcmp(header, magic, sizeof(magic)) != 0 || header[4] != ANNOUNCEMENT_VERSION)
 		return GROUP_NOTHING;
@@ -291,6 +305,19 @@ static enum group_message announcement_parse(struct rest rest, struct group_pack
 	if (!announced_read(&rest, be16_at(header + 8), true, &packet->list) ||
 	    !announced_read(&rest, be16_at(header + 10), false, &packet->list))
 		return GROUP_NOTHING;
+	packet->numbered = header[5] & ANNOUNCEMENT_NUMBERED;
+	if (packet->numbered) {
+		number = rest_take(&rest, ANNOUNCEMENT_NUMBER_BYTES);
+		if (!number)
+			return GROUP_NOTHING;
+		packet->number = be32_at(number);
+	}
+	if (header[5] & ANNOUNCEMENT_ADDRESSED) {
+		sender = rest_take(&rest, ANNOUNCEMENT_ADDRESS_BYTES);
+		if (!sender)
+			return GROUP_NOTHING;
+		memcpy(&packet->sender_be, sender, ANNOUNCEMENT_ADDRESS_BYTES);
+	}
 	group_list_sort(&packet->list);
 	return GROUP_ANNOUNCEMENT;
 }
@@ -399,6 +426,7 @@ static enum group_message content_parse(struct rest rest, struct group_packet *p
 
 	if (!ether)
 		return GROUP_NOTHING;
+	memcpy(packet->source_mac, ether + KTSN_ETHER_ADDR_BYTES, sizeof(packet->source_mac));
 	switch (be16_at(ether + 12)) {
 	case GROUP_ETHERTYPE:
 		return memcmp(ether, group_announcement_mac, sizeof(group_announcement_mac)) == 0
@@ -414,7 +442,7 @@ static enum group_message content_parse(struct rest rest, struct group_packet *p
 }
 
 /* Removes the outer headers, from Ethernet to VXLAN. Returns false when the frame has others. */
-static bool tunnel_parse(struct rest *rest, uint16_t vxlan_port, struct group_packet *packet)
+static bool tunnel_parse(struct rest *rest, struct group_packet *packet)
 {
 	const uint8_t *ether = rest_take(rest, KTSN_ETHER_HEADER_BYTES);
 	const uint8_t *ip = ether ? rest_take(rest, KTSN_IPV4_HEADER_BYTES) : NULL, *udp, *vxlan;
@@ -427,22 +455,34 @@ static bool tunnel_parse(struct rest *rest, uint16_t vxlan_port, struct group_pa
 	memcpy(&packet->node_be, ip + 12, sizeof(packet->node_be));
 	udp = rest_take(rest, KTSN_UDP_HEADER_BYTES);
 	vxlan = udp ? rest_take(rest, KTSN_VXLAN_HEADER_BYTES) : NULL;
-	/* The flag marks a valid VNI (RFC 7348 section 5). */
-	if (!vxlan || be16_at(udp + 2) != vxlan_port || !(vxlan[0] & 0x08))
+	if (!vxlan || !(vxlan[0] & VXLAN_FLAG_VNI))
 		return false;
+	packet->port = be16_at(udp + 2);
 	packet->vni = (uint32_t)vxlan[4] << 16 | be16_at(vxlan + 5);
 	return true;
 }
 
-enum group_message group_packet_parse(const uint8_t *frame, size_t bytes, uint16_t vxlan_port,
-				      struct group_packet *packet)
+static void packet_clear(struct group_packet *packet)
 {
-	struct rest rest = {frame, bytes};
-
 	packet->list.count = 0;
 	packet->list.everything = false;
 	packet->lifetime_s = 0;
-	packet->message =
-		tunnel_parse(&rest, vxlan_port, packet) ? content_parse(rest, packet) : GROUP_NOTHING;
+	packet->numbered = false;
+	packet->sender_be = 0;
+}
+
+enum group_message group_content_parse(const uint8_t *frame, size_t bytes, struct group_packet *packet)
+{
+	packet_clear(packet);
+	packet->message = content_parse((struct rest){frame, bytes}, packet);
+	return packet->message;
+}
+
+enum group_message group_packet_parse(const uint8_t *frame, size_t bytes, struct group_packet *packet)
+{
+	struct rest rest = {frame, bytes};
+
+	packet_clear(packet);
+	packet->message = tunnel_parse(&rest, packet) ? content_parse(rest, packet) : GROUP_NOTHING;
 	return packet->message;
 }

@@ -145,6 +145,26 @@ bool peer_groups_expire(struct peer_groups *groups, int64_t now_ms)
 	return true;
 }
 
+/* ---- Loss ---- */
+
+void peer_announcements_take(struct peer_announcements *announcements, uint32_t number)
+{
+	const uint32_t window = 8 * sizeof(announcements->received);
+	bool begins = !announcements->count || number < announcements->last_number;
+	uint32_t sent = begins ? 1 : number - announcements->last_number; /* 0: the network has doubled it */
+	uint32_t room = window - announcements->count;
+
+	announcements->received =
+		(sent < window && announcements->count ? announcements->received << sent : 0) | 1;
+	announcements->count = (uint8_t)(sent < room ? announcements->count + sent : window);
+	announcements->last_number = number;
+}
+
+uint32_t peer_announcements_lost(const struct peer_announcements *announcements)
+{
+	return announcements->count - (uint32_t)__builtin_popcountll(announcements->received);
+}
+
 void peer_groups_fini(struct peer_groups *groups)
 {
 	free(groups->announced);

@@ -23,6 +23,13 @@ struct peer_reported {
 	int64_t reported_ms;
 };
 
+/* The last announcements that a peer has sent, by their numbers. */
+struct peer_announcements {
+	uint64_t received; /* bit 0: the last one; 0: it was lost */
+	uint8_t count;     /* bits of it that are known; 0: the peer sends no numbers */
+	uint32_t last_number;
+};
+
 struct peer_groups {
 	bool known;      /* until known_until_ms */
 	bool everything; /* the peer announced that it wants all groups */
@@ -35,6 +42,7 @@ struct peer_groups {
 	int64_t announce_ms; /* when it is due, on CLOCK_MONOTONIC; 0: the peer is new */
 	uint8_t repeats;     /* left, because the first announcement may be lost */
 	uint8_t failures;    /* since the last announcement that was sent */
+	uint32_t number;     /* of the next announcement */
 };
 
 /* Takes an announcement or report of the peer; `now_ms` on CLOCK_MONOTONIC. Returns whether its groups have
@@ -44,5 +52,10 @@ bool peer_groups_take(struct peer_groups *groups, const struct group_packet *pac
 bool peer_groups_expire(struct peer_groups *groups, int64_t now_ms);
 bool peer_groups_want(const struct peer_groups *groups, const struct ktsn_address *group, int64_t now_ms);
 void peer_groups_fini(struct peer_groups *groups);
+
+/* Takes the number of a received announcement. The numbers of a ktsnd that has been started again begin
+ * again; its first ones, if they are lost, are not noticed. */
+void peer_announcements_take(struct peer_announcements *announcements, uint32_t number);
+uint32_t peer_announcements_lost(const struct peer_announcements *announcements);
 
 #endif

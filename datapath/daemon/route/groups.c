@@ -1,13 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "groups.h"
 
+#include "associations.h"
 #include "bridge_ports.h"
 #include "clock.h"
+#include "commands.h"
 #include "encryption.h"
 #include "group_frames.h"
+#include "log.h"
 #include "tunnels.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <linux/filter.h>
 #include <linux/if_ether.h>
@@ -19,8 +23,10 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+static_assert(GROUP_ANNOUNCEMENT_BYTES_MIN == (int)LOOP_ANNOUNCEMENT_BYTES, "the loop sends all groups");
+
 enum {
-	ANNOUNCE_MS = 30000,
+	ANNOUNCE_MS = 20000,
 	REPEAT_MS = 1000,
 	LIFETIME_S = 100, /* three of them may be lost */
 	/* At first the hardware addresses of peers are not known. */
@@ -29,6 +35,7 @@ enum {
 	/* Announcements to new peers are spread over this time. */
 	FIRST_SPREAD_MS = 2,
 	FIRST_SPREAD_MS_MAX = 5000,
+	FILTER_RETRY_MS = 1000,
 	/* Limits of one call, so that other events are served. */
 	PEERS_AT_ONCE = 128,
 	PACKETS_AT_ONCE = 64,
@@ -37,8 +44,8 @@ enum {
 
 /* ---- the packet socket at the uplink ----
  *
- * It receives frames about groups that arrive through the tunnel. A filter in the kernel passes only
- * announcements, and IGMP and MLD of the pods of other nodes. */
+ * It receives frames about groups that arrive through the tunnels, whose networks may have different UDP
+ * ports. A filter in the kernel passes only announcements, and IGMP and MLD of the pods of other nodes. */
 
 /* Offsets from the beginning of the frame, and after the outer IPv4 header relative to its length X. */
 enum {
@@ -46,7 +53,7 @@ enum {
 	AT_IP = 14,
 	AT_FRAGMENT = AT_IP + 6,
 	AT_PROTOCOL = AT_IP + 9,
-	AT_PORT = AT_IP + 2,
+	AT_FLAGS = AT_IP + KTSN_UDP_HEADER_BYTES,
 	AT_CONTENT = AT_IP + KTSN_UDP_HEADER_BYTES + KTSN_VXLAN_HEADER_BYTES,
 	AT_CONTENT_ETHERTYPE = AT_CONTENT + 12,
 	AT_CONTENT_PROTOCOL = AT_CONTENT + 14 + 9,
@@ -56,13 +63,14 @@ enum {
 	ROOM_BYTES = 2 << 20,
 };
 
-#define LOAD(size, mode, at)       BPF_STMT(BPF_LD | (size) | (mode), at)
-#define UNLESS(value, skip)        BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip)
-#define IF(value, skip)            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, skip, 0)
-#define IF_ANY_BIT_OF(value, skip) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, value, skip, 0)
+#define LOAD(size, mode, at)           BPF_STMT(BPF_LD | (size) | (mode), at)
+#define UNLESS(value, skip)            BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, 0, skip)
+#define IF(value, skip)                BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, value, skip, 0)
+#define IF_ANY_BIT_OF(value, skip)     BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, value, skip, 0)
+#define UNLESS_ANY_BIT_OF(value, skip) BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, value, 0, skip)
 
 /* A load past the end of a packet drops the packet. */
-static int filter_attach(int fd, uint16_t vxlan_port)
+static int filter_attach(int fd)
 {
 	struct sock_filter program[] = {
 		LOAD(BPF_H, BPF_ABS, AT_ETHERTYPE),
@@ -72,8 +80,8 @@ static int filter_attach(int fd, uint16_t vxlan_port)
 		LOAD(BPF_H, BPF_ABS, AT_FRAGMENT),
 		IF_ANY_BIT_OF(0x3fff, 12),
 		BPF_STMT(BPF_LDX | BPF_B | BPF_MSH, AT_IP),
-		LOAD(BPF_H, BPF_IND, AT_PORT),
-		UNLESS(vxlan_port, 9),
+		LOAD(BPF_B, BPF_IND, AT_FLAGS),
+		UNLESS_ANY_BIT_OF(VXLAN_FLAG_VNI, 9),
 		LOAD(BPF_H, BPF_IND, AT_CONTENT_ETHERTYPE),
 		IF(GROUP_ETHERTYPE, 6),
 		UNLESS(ETH_P_IP, 2),
@@ -91,29 +99,89 @@ static int filter_attach(int fd, uint16_t vxlan_port)
 }
 
 /* Attaches the filter first: no packet passes without it. */
-static int tap_bind(int fd, int link_index, uint16_t vxlan_port)
+static int tap_bind(int fd, int link_index)
 {
 	const struct sockaddr_ll link = {
 		.sll_family = AF_PACKET, .sll_protocol = htons(ETH_P_IP), .sll_ifindex = link_index};
-	int one = 1, room_bytes = ROOM_BYTES, err = filter_attach(fd, vxlan_port);
+	int enabled = 1, room_bytes = ROOM_BYTES, err = filter_attach(fd);
 
 	if (err)
 		return err;
 	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room_bytes, sizeof(room_bytes));
 	/* Since Linux 4.20. Without it ktsnd receives its own frames and ignores them: it is not its own
 	 * peer. */
-	(void)setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &one, sizeof(one));
+	(void)setsockopt(fd, SOL_PACKET, PACKET_IGNORE_OUTGOING, &enabled, sizeof(enabled));
 	return bind(fd, (const struct sockaddr *)&link, sizeof(link)) ? -errno : 0;
 }
 
-static int group_tap_open(int link_index, uint16_t vxlan_port)
+static int group_tap_open(int link_index)
 {
 	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	int err;
 
 	if (fd < 0)
 		return -errno;
-	err = tap_bind(fd, link_index, vxlan_port);
+	err = tap_bind(fd, link_index);
+	if (!err)
+		return fd;
+	close(fd);
+	return err;
+}
+
+/* ---- the packet socket at the tunnels ----
+ *
+ * A bridge leaves frames to group_announcement_mac to sockets at its port. Frames of this node's pods to that
+ * address are dropped in the kernel: a pod must not keep the control thread busy. */
+
+/* With more tunnels the kernel passes such frames of all devices, because jumps span 255 instructions. Other
+ * programs drop those of pods at their ports (internal/node/overlay/reserved.go). */
+enum { FILTERED_TUNNELS_MAX = 250 };
+
+static int tunnels_filter(int fd, const struct bridge_ports *ports)
+{
+	enum { AFTER_HIGH = 2, AFTER_LOW = 4, AT_TUNNELS = 5 };
+	struct sock_filter program[AT_TUNNELS + FILTERED_TUNNELS_MAX + 2];
+	struct sock_fprog filter = {.len = AT_TUNNELS, .filter = program};
+	uint32_t tunnels = 0;
+	uint8_t drop;
+
+	for (uint32_t i = 0; i < ports->count; i++)
+		tunnels += ports->entries[i].vni != 0;
+	if (tunnels > FILTERED_TUNNELS_MAX) {
+		tunnels = 1;
+		program[filter.len++] = (struct sock_filter)BPF_STMT(BPF_JMP | BPF_JA, 1);
+	}
+	drop = (uint8_t)(AT_TUNNELS + tunnels);
+	for (uint32_t i = 0; i < ports->count && filter.len < drop; i++)
+		if (ports->entries[i].vni) {
+			uint8_t skip = (uint8_t)(drop - filter.len);
+
+			program[filter.len++] =
+				(struct sock_filter)IF((uint32_t)ports->entries[i].link_index, skip);
+		}
+	/* group_announcement_mac */
+	program[0] = (struct sock_filter)LOAD(BPF_W, BPF_ABS, 0);
+	program[1] = (struct sock_filter)UNLESS(0x0180c200, (uint8_t)(drop - AFTER_HIGH));
+	program[2] = (struct sock_filter)LOAD(BPF_H, BPF_ABS, 4);
+	program[3] = (struct sock_filter)UNLESS(0x000e, (uint8_t)(drop - AFTER_LOW));
+	program[4] = (struct sock_filter)LOAD(BPF_W, BPF_ABS, (uint32_t)(SKF_AD_OFF + SKF_AD_IFINDEX));
+	program[filter.len++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, 0);
+	program[filter.len++] = (struct sock_filter)BPF_STMT(BPF_RET | BPF_K, WHOLE_PACKET);
+	return setsockopt(fd, SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) ? -errno : 0;
+}
+
+static int tunnel_tap_open(const struct bridge_ports *ports)
+{
+	const struct sockaddr_ll any = {.sll_family = AF_PACKET, .sll_protocol = htons(GROUP_ETHERTYPE)};
+	int fd = socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	int room_bytes = ROOM_BYTES, err;
+
+	if (fd < 0)
+		return -errno;
+	(void)setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &room_bytes, sizeof(room_bytes));
+	err = tunnels_filter(fd, ports);
+	if (!err && bind(fd, (const struct sockaddr *)&any, sizeof(any)))
+		err = -errno;
 	if (!err)
 		return fd;
 	close(fd);
@@ -175,21 +243,41 @@ static uint32_t random_below(struct groups *groups, uint32_t bound)
 	return (uint32_t)(groups->random >> 32) % bound;
 }
 
-static size_t announcement_frame(const struct routing *routing, const struct ktsn_frame_tunnel *tunnel,
-				 const struct ktsn_frame_path *path, const struct group_list *list,
-				 uint16_t lifetime_s, uint8_t frame[PACKET_BYTES_MAX])
+static size_t announcement_frame(const struct ktsn_frame_tunnel *tunnel, const struct ktsn_frame_path *path,
+				 const struct peer *peer, const struct group_list *list, uint16_t lifetime_s,
+				 uint8_t frame[PACKET_BYTES_MAX])
 {
-	uint32_t mtu_bytes = tunnel_mtu_bytes(routing, tunnel->vni);
-	size_t room_bytes =
-		mtu_bytes < GROUP_ANNOUNCEMENT_BYTES_MAX ? mtu_bytes : GROUP_ANNOUNCEMENT_BYTES_MAX;
-	size_t bytes = group_announcement_build(frame + ktsn_frame_header_bytes(path, tunnel), room_bytes,
-						list, lifetime_s);
+	size_t room_bytes = peer->mtu_bytes < GROUP_ANNOUNCEMENT_BYTES_MAX ? peer->mtu_bytes
+									   : GROUP_ANNOUNCEMENT_BYTES_MAX;
+	size_t bytes =
+		group_announcement_build(frame + ktsn_frame_header_bytes(path, tunnel), room_bytes, list,
+					 lifetime_s, peer->groups.number, tunnel->outer.source_ipv4_be);
 	int header_bytes = ktsn_frame_build(frame, PACKET_BYTES_MAX, path, tunnel, bytes);
 
 	return header_bytes < 0 ? 0 : (size_t)header_bytes + bytes;
 }
 
-static int announcement_send(struct groups *groups, const struct peer *peer, const struct group_list *list,
+/* Only the loop can encrypt, and ktsnd's last announcement would come after the end of it. */
+static int encrypted_announcement_send(const struct routing *routing, const struct peer *peer,
+				       const struct ktsn_frame_path *path,
+				       const struct ktsn_frame_tunnel *tunnel, uint16_t lifetime_s)
+{
+	const struct group_list everything = {.everything = true};
+	struct loop_command command = {.type = COMMAND_ANNOUNCE, .route = {.path = *path, .tunnel = *tunnel}};
+
+	if (!lifetime_s)
+		return 0;
+	if (!association_exists(routing, peer->address_be))
+		return -ENOKEY;
+	encryption_route_fill(routing, peer->vni, &command.route);
+	(void)group_announcement_build(command.payload, sizeof(command.payload), &everything, lifetime_s,
+				       peer->groups.number, tunnel->outer.source_ipv4_be);
+	loop_command(routing->loop, &command);
+	return 0;
+}
+
+/* Finds how to reach the peer, and announces to it. */
+static int announcement_send(struct groups *groups, struct peer *peer, const struct group_list *list,
 			     uint16_t lifetime_s)
 {
 	const struct routing *routing = groups->routing;
@@ -197,23 +285,45 @@ static int announcement_send(struct groups *groups, const struct peer *peer, con
 	struct ktsn_frame_path path = {.kind = KTSN_FRAME_ETHERNET, .ethertype_be = htons(GROUP_ETHERTYPE)};
 	struct ktsn_frame_tunnel tunnel = {.vni = 0};
 	uint8_t frame[PACKET_BYTES_MAX];
+	uint32_t route_mtu_bytes;
 	size_t bytes;
 	int err;
 
-	/* Announcements in clear could be read and forged: encrypted networks have none. */
-	if (encryption_of(routing, peer->vni) != LOOP_CLEAR)
-		return 0;
 	memcpy(path.source_mac, routing->uplink.mac, sizeof(path.source_mac));
 	memcpy(path.destination_mac, group_announcement_mac, sizeof(path.destination_mac));
 	tunnel_fill(&tunnel, routing, &path, peer->vni);
-	err = tunnel_reach(routing, peer->address_be, &tunnel);
+	tunnel.outer.id = (uint16_t)random_below(groups, UINT16_MAX);
+	err = tunnel_reach(routing, peer->address_be, &tunnel, &route_mtu_bytes);
+	peer->mtu_bytes = err ? 0 : tunnel_mtu_bytes(routing, peer->vni, route_mtu_bytes);
+	if (!err && encryption_of(routing, peer->vni) != LOOP_CLEAR) {
+		err = encrypted_announcement_send(routing, peer, &path, &tunnel, lifetime_s);
+		peer->groups.number += !err;
+		return err;
+	}
 	if (err)
 		return err;
-	bytes = announcement_frame(routing, &tunnel, &path, list, lifetime_s, frame);
+	bytes = announcement_frame(&tunnel, &path, peer, list, lifetime_s, frame);
 	if (sendto(groups->members.send_fd, frame, bytes, MSG_DONTWAIT, (const struct sockaddr *)&link,
 		   sizeof(link)) < 0)
 		return -errno;
+	peer->groups.number++;
 	return 0;
+}
+
+/* Follows whether announcements of the peer can arrive. */
+static void health_update(const struct groups *groups, struct peer *peer, int64_t now_ms)
+{
+	struct peer_health *health = &peer->health;
+	bool encrypted = encryption_of(groups->routing, peer->vni) != LOOP_CLEAR, several;
+
+	if (health->encrypted != encrypted)
+		*health = (struct peer_health){.encrypted = encrypted};
+	if (!tunnel_of(groups->routing, peer->vni, &several)) {
+		health->listening_ms = health->tunnel_ms = 0;
+		health->announcements.count = 0;
+	} else if (!health->listening_ms) {
+		health->listening_ms = now_ms;
+	}
 }
 
 /* Announces to a peer, and sets the time of the next announcement. */
@@ -222,6 +332,7 @@ static void peer_announce(struct groups *groups, struct peer *peer, const struct
 {
 	struct peer_groups *state = &peer->groups;
 
+	health_update(groups, peer, now_ms);
 	if (announcement_send(groups, peer, list, LIFETIME_S)) {
 		int64_t wait_ms = (int64_t)UNREACHED_MS << state->failures;
 
@@ -260,6 +371,8 @@ static const struct group_list *network_update(struct groups *groups, struct pee
 	if (!network->announced)
 		return NULL;
 	*network->announced = list;
+	if (encryption_of(groups->routing, network->vni) != LOOP_CLEAR)
+		return network->announced;
 	for (struct peer *peer = network->peers; peer; peer = peer->next_in_network) {
 		if (!peer->groups.announce_ms)
 			continue;
@@ -339,14 +452,28 @@ static void peers_tick(struct groups *groups, int64_t now_ms)
 
 /* ---- Receiving ---- */
 
+static void announcement_note(struct peer *peer, const struct group_packet *packet)
+{
+	peer->health.ended = !packet->lifetime_s;
+	if (packet->numbered)
+		peer_announcements_take(&peer->health.announcements, packet->number);
+}
+
 static void packet_take(struct groups *groups)
 {
 	const struct group_packet *packet = &groups->packet;
 	struct peer *peer = peer_find(groups->routing, packet->vni, packet->node_be);
+	int64_t now_ms = clock_monotonic_ms();
 
-	if (!peer || encryption_of(groups->routing, packet->vni) != LOOP_CLEAR)
+	if (!peer || packet->port != peer_network_port(groups->routing, packet->vni) ||
+	    encryption_of(groups->routing, packet->vni) != LOOP_CLEAR)
 		return;
-	if (peer_groups_take(&peer->groups, packet, clock_monotonic_ms()))
+	if (packet->message == GROUP_ANNOUNCEMENT) {
+		peer->health.uplink_ms = now_ms;
+		memcpy(peer->health.mac, packet->source_mac, sizeof(peer->health.mac));
+		announcement_note(peer, packet);
+	}
+	if (peer_groups_take(&peer->groups, packet, now_ms))
 		groups->routing->receivers.changed = true;
 	due_update(groups, peer);
 }
@@ -361,27 +488,94 @@ static void tap_readable(struct event_source *source)
 
 		if (bytes < 0)
 			return;
-		if (group_packet_parse(frame, (size_t)bytes, groups->routing->uplink.vxlan_port,
-				       &groups->packet) != GROUP_NOTHING)
+		if (group_packet_parse(frame, (size_t)bytes, &groups->packet) != GROUP_NOTHING)
 			packet_take(groups);
 	}
 }
 
-static int tap_begin(struct groups *groups)
+/* Returns the VNI of a tunnel, or 0. */
+static uint32_t tunnel_vni(const struct routing *routing, int link_index)
 {
-	const struct uplink *uplink = &groups->routing->uplink;
+	for (uint32_t i = 0; i < routing->ports.count; i++)
+		if (routing->ports.entries[i].link_index == link_index)
+			return routing->ports.entries[i].vni;
+	return 0;
+}
+
+/* Returns the peer whose announcement has that inner source address, or NULL. If several have the same
+ * address, the last announcement at the uplink counts. */
+static struct peer *peer_of_mac(const struct routing *routing, uint32_t vni, const uint8_t *mac)
+{
+	const struct peer_network *network = vni ? peer_network_find(routing, vni) : NULL;
+	struct peer *latest = NULL;
+
+	for (struct peer *peer = network ? network->peers : NULL; peer; peer = peer->next_in_network)
+		if (memcmp(peer->health.mac, mac, sizeof(peer->health.mac)) == 0 &&
+		    peer->health.uplink_ms > (latest ? latest->health.uplink_ms : 0))
+			latest = peer;
+	return latest;
+}
+
+/* Announcements of 0.1.0 do not name their sender. */
+static void tunnel_packet_take(struct groups *groups, uint32_t vni)
+{
+	const struct group_packet *packet = &groups->packet;
+	struct peer *peer = packet->sender_be ? peer_find(groups->routing, vni, packet->sender_be)
+					      : peer_of_mac(groups->routing, vni, packet->source_mac);
+
+	if (!peer)
+		return;
+	peer->health.tunnel_ms = clock_monotonic_ms();
+	if (peer->health.encrypted)
+		announcement_note(peer, packet);
+}
+
+static void tunnel_tap_readable(struct event_source *source)
+{
+	struct groups *groups = source->owner;
+	uint8_t frame[PACKET_BYTES_MAX];
+
+	for (int i = 0; i < PACKETS_AT_ONCE; i++) {
+		struct sockaddr_ll from = {.sll_ifindex = 0};
+		socklen_t from_bytes = sizeof(from);
+		ssize_t bytes = recvfrom(source->fd, frame, sizeof(frame), MSG_DONTWAIT,
+					 (struct sockaddr *)&from, &from_bytes);
+
+		if (bytes < 0)
+			return;
+		if (group_content_parse(frame, (size_t)bytes, &groups->packet) == GROUP_ANNOUNCEMENT)
+			tunnel_packet_take(groups, tunnel_vni(groups->routing, from.sll_ifindex));
+	}
+}
+
+static int tap_add(struct groups *groups, struct event_source *tap, int fd)
+{
+	if (fd < 0)
+		return fd;
+	tap->fd = fd;
+	return events_add(groups->events, tap);
+}
+
+static void tap_end(struct groups *groups, struct event_source *tap)
+{
+	if (tap->fd < 0)
+		return;
+	events_remove(groups->events, tap);
+	close(tap->fd);
+}
+
+static int taps_begin(struct groups *groups)
+{
+	const struct routing *routing = groups->routing;
 	int err;
 
 	groups->tap = (struct event_source){.fd = -1, .readable = tap_readable, .owner = groups};
-	if (uplink->switched)
+	groups->tunnel_tap =
+		(struct event_source){.fd = -1, .readable = tunnel_tap_readable, .owner = groups};
+	if (routing->uplink.switched)
 		return 0;
-	groups->tap.fd = group_tap_open(uplink->link_index, uplink->vxlan_port);
-	if (groups->tap.fd < 0) {
-		err = groups->tap.fd;
-		groups->tap.fd = -1;
-		return err;
-	}
-	return events_add(groups->events, &groups->tap);
+	err = tap_add(groups, &groups->tap, group_tap_open(routing->uplink.link_index));
+	return err ? err : tap_add(groups, &groups->tunnel_tap, tunnel_tap_open(&routing->ports));
 }
 
 /* ---- Set-up and tear-down ---- */
@@ -398,10 +592,10 @@ int groups_init(struct routing *routing, struct events *events)
 	groups->random = (uint64_t)clock_ns(CLOCK_REALTIME) | 1;
 	groups->changed = true;
 	routing->groups = groups;
-	groups->tap.fd = -1;
+	groups->tap.fd = groups->tunnel_tap.fd = -1;
 	err = group_members_init(&groups->members);
 	if (!err)
-		err = tap_begin(groups);
+		err = taps_begin(groups);
 	if (err)
 		groups_fini(routing);
 	return err;
@@ -424,13 +618,24 @@ void groups_fini(struct routing *routing)
 
 	if (!groups)
 		return;
-	if (groups->tap.fd >= 0) {
-		events_remove(groups->events, &groups->tap);
-		close(groups->tap.fd);
-	}
+	tap_end(groups, &groups->tap);
+	tap_end(groups, &groups->tunnel_tap);
 	group_members_fini(&groups->members);
 	free(groups);
 	routing->groups = NULL;
+}
+
+/* The filter names the tunnels. */
+static void tunnels_follow(struct groups *groups)
+{
+	int err = tunnels_filter(groups->tunnel_tap.fd, &groups->routing->ports);
+
+	groups->filter_due_ms = err ? clock_monotonic_ms() + FILTER_RETRY_MS : 0;
+	if (err)
+		log_warning(
+			"cannot receive announcements at new tunnels, so that peers may seem unreachable; "
+			"ktsnd tries again: %s",
+			strerror(-err));
 }
 
 void groups_ports_changed(struct groups *groups)
@@ -439,6 +644,8 @@ void groups_ports_changed(struct groups *groups)
 		return;
 	group_members_ports_changed(&groups->members, groups->routing);
 	groups->changed = true;
+	if (groups->tunnel_tap.fd >= 0)
+		tunnels_follow(groups);
 }
 
 void groups_members_changed(struct groups *groups)
@@ -453,6 +660,17 @@ void groups_peers_changed(struct groups *groups)
 		groups->peers_due_ms = 0;
 }
 
+void groups_encryption_changed(struct groups *groups, uint32_t vni)
+{
+	const struct peer_network *network = groups ? peer_network_find(groups->routing, vni) : NULL;
+
+	if (!network)
+		return;
+	for (struct peer *peer = network->peers; peer; peer = peer->next_in_network)
+		peer->groups.announce_ms = 0;
+	groups_peers_changed(groups);
+}
+
 int groups_tick(struct groups *groups)
 {
 	int64_t due_ms = INT64_MAX, now_ms;
@@ -465,6 +683,10 @@ int groups_tick(struct groups *groups)
 	}
 	now_ms = clock_monotonic_ms();
 	if (!groups->routing->uplink.switched) {
+		if (groups->filter_due_ms && now_ms >= groups->filter_due_ms)
+			tunnels_follow(groups);
+		if (groups->filter_due_ms && groups->filter_due_ms < due_ms)
+			due_ms = groups->filter_due_ms;
 		if (groups->changed)
 			networks_update(groups, now_ms);
 		peers_tick(groups, now_ms);

@@ -7,8 +7,14 @@
  *   another's ktsnd -- announcement --+
  *   another's pods -- reports --------+--> packet socket at the uplink --> peer (group_peers.h)
  *
- * A node announces its groups when they change, again a second later, and every 30 s. It announces all groups
+ * A node announces its groups when they change, again a second later, and every 20 s. It announces all groups
  * until its pods have answered queries, and sends a last announcement when it ends.
+ *
+ * A second packet socket receives announcements at the tunnels. If an announcement arrives at the uplink
+ * only, this node has dropped it, and drops messages to its pods (struct peer_health).
+ *
+ * Announcements to nodes of encrypted networks are encrypted by the loop, and decrypted by the kernel before
+ * the tunnel. They name no groups: messages to groups go to all nodes there.
  *
  * Control thread.
  */
@@ -23,9 +29,11 @@ struct groups {
 	struct routing *routing;
 	struct events *events;
 	struct group_members members;
-	struct event_source tap; /* packet socket at the uplink; fd -1: a switch does the tunnelling */
-	bool changed;            /* this node's groups may have changed since networks_update() */
-	int64_t peers_due_ms;    /* when the next announcement is due, or the groups of a peer expire */
+	struct event_source tap;        /* packet socket at the uplink; fd -1: a switch does the tunnelling */
+	struct event_source tunnel_tap; /* at the tunnels; likewise */
+	bool changed;                   /* this node's groups may have changed since networks_update() */
+	int64_t filter_due_ms; /* when the filter of tunnel_tap is set again, which failed; 0: it did not */
+	int64_t peers_due_ms;  /* when the next announcement is due, or the groups of a peer expire */
 	uint64_t random;
 	struct group_packet packet; /* the received packet */
 };
@@ -42,6 +50,8 @@ void groups_ports_changed(struct groups *groups);
 void groups_members_changed(struct groups *groups);
 /* Peers have been added: their first announcement is due. */
 void groups_peers_changed(struct groups *groups);
+/* The encryption of a network has changed: announcements to its peers are due. */
+void groups_encryption_changed(struct groups *groups, uint32_t vni);
 /* Reads bridges and sends queries and announcements that are due. Returns ms until it must be called again,
  * or -1. */
 int groups_tick(struct groups *groups);

@@ -55,6 +55,14 @@ struct peer_network *peer_network_find(const struct routing *routing, uint32_t v
 	return NULL;
 }
 
+uint16_t peer_network_port(const struct routing *routing, uint32_t vni)
+{
+	const struct peer_network *network = peer_network_find(routing, vni);
+
+	return network && network->peers && network->peers->port ? network->peers->port
+								 : routing->uplink.vxlan_port;
+}
+
 struct peer *peer_find(const struct routing *routing, uint32_t vni, uint32_t address_be)
 {
 	struct hash_table *peers = routing->peer_index ? routing->peer_index->peers : NULL;
@@ -243,8 +251,8 @@ static struct peer *peer_make(struct routing *routing, struct peer_network *netw
 	return peer;
 }
 
-int peer_set(struct routing *routing, uint32_t vni, uint32_t address_be, const struct subnet *subnets,
-	     uint32_t subnet_count, struct refusal *refusal)
+int peer_set(struct routing *routing, uint32_t vni, uint32_t address_be, uint16_t port,
+	     const struct subnet *subnets, uint32_t subnet_count, struct refusal *refusal)
 {
 	struct peer_subnet *entries;
 	struct peer_network *network;
@@ -253,6 +261,9 @@ int peer_set(struct routing *routing, uint32_t vni, uint32_t address_be, const s
 	if (address_be == routing->uplink.local_address_be)
 		return refuse(refusal, "address",
 			      "this is the local node's own address; give the remote node's");
+	if (port && port == routing->uplink.encrypted_port)
+		return refuse(refusal, "port", "%u is the port of networks that are encrypted; give another",
+			      port);
 	if (index_ensure(routing))
 		return -ENOMEM;
 	entries = calloc(subnet_count, sizeof(*entries));
@@ -267,6 +278,7 @@ int peer_set(struct routing *routing, uint32_t vni, uint32_t address_be, const s
 	}
 	subnets_leave(routing, peer);
 	subnets_enter(routing, peer, entries, subnets, subnet_count);
+	peer->port = port;
 	peer->next_hop_found_ms = 0;
 	return 0;
 }

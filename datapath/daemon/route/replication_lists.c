@@ -104,6 +104,9 @@ static int peer_add(struct route *route, struct peer *peer)
 	if (state != DESTINATION_RESOLVED)
 		return 0;
 	memcpy(copy.underlay_next_hop, next_hop->entry.mac, sizeof(copy.underlay_next_hop));
+	if (peer->route_mtu_bytes &&
+	    (!route->underlay_mtu_bytes || peer->route_mtu_bytes < route->underlay_mtu_bytes))
+		route->underlay_mtu_bytes = peer->route_mtu_bytes;
 	return copy_add(list, &copy);
 }
 
@@ -267,6 +270,7 @@ static int copies_fill(struct route *route)
 	int err;
 
 	list_clear(list);
+	route->underlay_mtu_bytes = 0;
 	err = switched ? 0 : single_add(route);
 	if (err)
 		return err < 0 ? err : 0;
@@ -295,6 +299,11 @@ int replication_find(struct route *route, const struct endpoint *sender)
 	return copies_fill(route);
 }
 
+void replication_bridge_set(struct route *route, const struct endpoint *sender)
+{
+	route->replication->bridge_link_index = sender->bridge_link_index;
+}
+
 static bool lists_equal(const struct replication_list *a, const struct replication_list *b)
 {
 	return a->single == b->single && a->state == b->state && a->pruned == b->pruned &&
@@ -305,6 +314,7 @@ static bool lists_equal(const struct replication_list *a, const struct replicati
 int replication_refind(struct route *route)
 {
 	struct replication_list *list = route->replication, before = *list;
+	uint32_t mtu_bytes = route->underlay_mtu_bytes;
 	int err;
 
 	list->copies = NULL;
@@ -314,9 +324,10 @@ int replication_refind(struct route *route)
 	if (err) {
 		free(list->copies);
 		*list = before;
+		route->underlay_mtu_bytes = mtu_bytes;
 		return err;
 	}
-	err = !lists_equal(list, &before);
+	err = !lists_equal(list, &before) || route->underlay_mtu_bytes != mtu_bytes;
 	free(before.copies);
 	return err;
 }

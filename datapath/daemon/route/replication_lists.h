@@ -28,6 +28,8 @@
 /* Creates the list of a route whose frames are complete except for the receivers. `sender` is the sending
  * endpoint. 0 or -errno. */
 int replication_find(struct route *route, const struct endpoint *sender);
+/* Takes the index of the sender's bridge. The list must be updated. */
+void replication_bridge_set(struct route *route, const struct endpoint *sender);
 /* Updates the list after a change of receivers. 1; 0: the list is the same; or -errno: the list is unchanged.
  */
 int replication_refind(struct route *route);

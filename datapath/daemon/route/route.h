@@ -31,6 +31,7 @@ struct route {
 	struct neighbor *underlay_next_hop; /* the remote node, or the gateway to it; in ktsnd's namespace.
 					     * NULL: on this node */
 	uint32_t remote_be;                 /* address of the node; 0: this node, or several receivers */
+	uint32_t underlay_mtu_bytes;        /* the least of the routes to the nodes; 0: the uplink's */
 	struct neighbor_observer next_hop_observer, underlay_observer;
 	const struct endpoint *local;         /* the local endpoint that receives; NULL: on another node */
 	struct replication_list *replication; /* several receivers; NULL: one */

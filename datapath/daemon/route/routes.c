@@ -147,8 +147,9 @@ static uint32_t payload_max_bytes(const struct route *route, const struct endpoi
 {
 	uint32_t headers_bytes = header_bytes(&route->frames.path);
 	uint32_t sender_bytes = sender->mtu_bytes + tag_bytes;
-	uint32_t other_bytes = route->local ? route->local->mtu_bytes + tag_bytes
-					    : tunnel_mtu_bytes(route->routing, sender->vni);
+	uint32_t other_bytes =
+		route->local ? route->local->mtu_bytes + tag_bytes
+			     : tunnel_mtu_bytes(route->routing, sender->vni, route->underlay_mtu_bytes);
 	uint32_t least_bytes = sender_bytes < other_bytes ? sender_bytes : other_bytes;
 
 	return least_bytes > headers_bytes ? least_bytes - headers_bytes : 0;
@@ -179,8 +180,8 @@ static int underlay_find(struct route *route)
 	if (!peer)
 		return -EHOSTUNREACH;
 	route->remote_be = peer->address_be;
-	return tunnel_find(route->routing, peer->address_be, &route->frames.tunnel,
-			   &route->underlay_next_hop);
+	return tunnel_find(route->routing, peer->address_be, &route->frames.tunnel, &route->underlay_next_hop,
+			   &route->underlay_mtu_bytes);
 }
 
 /* Sends onto the bridge, if `local` is on the sender's bridge. */
@@ -268,26 +269,53 @@ static void group_mac_fill(struct ktsn_frame_path *path, const struct ktsn_addre
 /* Finds a route to all others in the network, or to the members of a group. */
 static int replicated_find(struct route *route, const struct endpoint *sender)
 {
+	int err;
+
 	tunnel_fill(&route->frames.tunnel, route->routing, &route->frames.path, sender->vni);
 	encryption_route_fill(route->routing, sender->vni, &route->frames);
-	route_payload_max_find(route, sender);
-	return replication_find(route, sender);
+	err = replication_find(route, sender);
+	if (!err)
+		route_payload_max_find(route, sender);
+	return err;
+}
+
+static bool is_ethernet(const struct route *route)
+{
+	return route->frames.path.kind == KTSN_FRAME_ETHERNET;
+}
+
+/* Returns the endpoint of this node that receives, or NULL. */
+static const struct endpoint *local_receiver(const struct route *route)
+{
+	return is_ethernet(route)
+		       ? endpoint_of_mac(route->routing, route->vni, route->frames.path.destination_mac)
+		       : endpoint_of_address(route->routing, route->vni, &route->address);
+}
+
+/* Finds the place of one receiver: a pod of this node, or the node of a peer. */
+static int receiver_place_find(struct route *route, const struct endpoint *sender)
+{
+	struct routing *routing = route->routing;
+	int err;
+
+	if (local_take(route, sender, local_receiver(route)))
+		return 0;
+	/* Link-local addresses are not announced, so no peer is known for them. */
+	if (is_ethernet(route) || (ktsn_address_is_link_local(&route->address) && !routing->uplink.switched))
+		return replicated_find(route, sender);
+	tunnel_fill(&route->frames.tunnel, routing, &route->frames.path, sender->vni);
+	encryption_route_fill(routing, sender->vni, &route->frames);
+	err = underlay_find(route);
+	if (!err)
+		route_payload_max_find(route, sender);
+	return err;
 }
 
 static int unicast_find(struct route *route, const struct endpoint *sender)
 {
-	struct routing *routing = route->routing;
 	int err = neighbor_get(sender->ns, sender->link_index, &route->next_hop_address, &route->next_hop);
 
-	if (err || local_take(route, sender, endpoint_of_address(routing, sender->vni, &route->address)))
-		return err;
-	/* Link-local addresses are not announced, so no peer is known for them. */
-	if (ktsn_address_is_link_local(&route->address) && !routing->uplink.switched)
-		return replicated_find(route, sender);
-	tunnel_fill(&route->frames.tunnel, routing, &route->frames.path, sender->vni);
-	encryption_route_fill(routing, sender->vni, &route->frames);
-	route_payload_max_find(route, sender);
-	return underlay_find(route);
+	return err ? err : receiver_place_find(route, sender);
 }
 
 static void sender_set(struct route *route, const struct endpoint *sender)
@@ -317,7 +345,7 @@ static int answer_take(struct route *route, const struct route_query *query, con
 		if (group_is_reported(&key->destination))
 			route->group = key->destination;
 		/* A TTL of 0 must not leave the host: leave the message to the kernel. */
-		return path->ttl ? replicated_find(route, sender) : 1;
+		return path->ttl ? replicated_find(route, sender) : ROUTE_TO_HOST;
 	case ROUTE_BROADCAST:
 		memcpy(path->destination_mac, broadcast_mac, sizeof(broadcast_mac));
 		return query->attributes->broadcast ? replicated_find(route, sender) : -EACCES;
@@ -328,6 +356,9 @@ static int answer_take(struct route *route, const struct route_query *query, con
 	return -EOPNOTSUPP;
 }
 
+/* The index of the loopback interface in every network namespace. */
+enum { LOOPBACK_INDEX = 1 };
+
 static int ip_route_find(struct route *route, const struct route_query *query)
 {
 	const struct endpoint *sender;
@@ -337,7 +368,7 @@ static int ip_route_find(struct route *route, const struct route_query *query)
 
 	/* The unspecified address means this host, as in the kernel. */
 	if (!err && ktsn_address_is_any(&key.destination))
-		return 1;
+		return ROUTE_TO_HOST;
 	if (!err)
 		err = rtnl_route_get(
 			query->ns->rtnl,
@@ -346,7 +377,8 @@ static int ip_route_find(struct route *route, const struct route_query *query)
 		return err;
 	sender = endpoint_on(query->endpoints, query->ns, answer.link_index);
 	if (!sender)
-		return 1;
+		return answer.type == ROUTE_LOCAL || answer.link_index == LOOPBACK_INDEX ? ROUTE_TO_HOST
+											 : ROUTE_OFF_NETWORK;
 	key.source = answer.source;
 	if (!priority_granted(query, sender) || !endpoint_admits_address(&sender->admission, &key.source))
 		return -EPERM;
@@ -388,7 +420,7 @@ static int link_route_find(struct route *route, const struct route_query *query)
 		return -ENXIO;
 	sender = endpoint_on(query->endpoints, query->ns, (int)interface);
 	if (!sender)
-		return 1;
+		return interface == LOOPBACK_INDEX ? ROUTE_TO_HOST : ROUTE_OFF_NETWORK;
 	err = is_announcement(key, query->frames) || !priority_granted(query, sender)
 		      ? -EPERM
 		      : source_mac_take(path, query, sender);
@@ -398,9 +430,7 @@ static int link_route_find(struct route *route, const struct route_query *query)
 	path->kind = KTSN_FRAME_ETHERNET;
 	path->ethertype_be = query->frames ? 0 : key->port_be;
 	memcpy(path->destination_mac, key->address, sizeof(path->destination_mac));
-	if (local_take(route, sender, endpoint_of_mac(route->routing, sender->vni, path->destination_mac)))
-		return 0;
-	return replicated_find(route, sender);
+	return receiver_place_find(route, sender);
 }
 
 int route_find(struct route *route, const struct route_query *query)
@@ -467,26 +497,59 @@ void route_observe_end(struct route *route)
 	neighbor_observer_remove(&route->underlay_observer);
 }
 
-int route_peer_refind(struct route *route)
+/* Finds the tunnel to a node again. 1, or -errno; after an error nothing has changed. */
+static int underlay_refind(struct route *route, uint32_t remote_be)
 {
 	struct neighbor *underlay_next_hop = NULL;
-	const struct peer *peer;
-	int err;
+	int err = tunnel_find(route->routing, remote_be, &route->frames.tunnel, &underlay_next_hop,
+			      &route->underlay_mtu_bytes);
 
-	if (route->routing->uplink.switched)
-		return 0;
-	peer = peer_of_route(route);
-	if (!peer)
-		return -EHOSTUNREACH;
-	if (peer->address_be == route->remote_be && route->frames.state != DESTINATION_CLOSED)
-		return 0;
-	err = tunnel_find(route->routing, peer->address_be, &route->frames.tunnel, &underlay_next_hop);
 	if (err)
 		return err;
 	neighbor_observer_remove(&route->underlay_observer);
 	neighbor_observer_add(underlay_next_hop, &route->underlay_observer, route->changed, route->owner);
 	neighbor_put(route->underlay_next_hop);
 	route->underlay_next_hop = underlay_next_hop;
-	route->remote_be = peer->address_be;
+	route->remote_be = remote_be;
 	return 1;
+}
+
+void route_underlay_refind(struct route *route)
+{
+	if (route->routing->uplink.switched || route->local)
+		return;
+	tunnel_source_fill(&route->frames.tunnel, &route->routing->uplink);
+	/* Without a route the last next hop stays: the route may return. */
+	if (route->remote_be && underlay_refind(route, route->remote_be) > 0)
+		route_apply(route);
+}
+
+int route_peer_refind(struct route *route)
+{
+	const struct peer *peer;
+
+	if (route->routing->uplink.switched)
+		return 0;
+	peer = peer_of_route(route);
+	if (!peer)
+		return -EHOSTUNREACH;
+	if (peer->address_be == route->remote_be)
+		return 0;
+	return underlay_refind(route, peer->address_be);
+}
+
+int route_receiver_refind(struct route *route, const struct endpoint *sender)
+{
+	int err;
+
+	neighbor_observer_remove(&route->underlay_observer);
+	neighbor_put(route->underlay_next_hop);
+	route->underlay_next_hop = NULL;
+	route->remote_be = 0;
+	route->local = NULL;
+	route->frames.bridge_link_index = route->frames.receiver_link_index = 0;
+	err = receiver_place_find(route, sender);
+	neighbor_observer_add(route->underlay_next_hop, &route->underlay_observer, route->changed,
+			      route->owner);
+	return err;
 }

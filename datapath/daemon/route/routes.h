@@ -22,9 +22,14 @@ struct route_query {
 	bool frames;                          /* packet socket: messages have their own EtherType */
 };
 
-/* Fills in a route whose routing, changed and owner are set. 1: it leads through another interface, and
- * nothing is held; 0; or -errno as from sendmsg. In any case route_release() releases what the route holds.
- */
+/* Results of route_find() for messages that the kernel sends. */
+enum {
+	ROUTE_TO_HOST = 1,     /* they do not leave the host */
+	ROUTE_OFF_NETWORK = 2, /* they leave through an interface that is no endpoint of the pod */
+};
+
+/* Fills in a route whose routing, changed and owner are set. 0; ROUTE_TO_HOST or ROUTE_OFF_NETWORK, and
+ * nothing is held; or -errno as from sendmsg. In any case route_release() releases what the route holds. */
 int route_find(struct route *route, const struct route_query *query);
 void route_release(struct route *route);
 /* Copies the neighbours' hardware addresses into the frames' route. */
@@ -35,6 +40,12 @@ void route_observe_end(struct route *route);
 /* Peers have changed: finds the remote node of a unicast route again. 1; 0: it is the same; or -errno when no
  * peer serves it any more, and then nothing has changed. */
 int route_peer_refind(struct route *route);
+/* Finds the place of the only receiver again: it has come to this node, left it, or has a peer again. 0 or
+ * -errno; after an error the receiver has no place. */
+int route_receiver_refind(struct route *route, const struct endpoint *sender);
+/* The uplink's addresses or the node's routes have changed: updates the tunnel. Lists of receivers are
+ * updated by replication_refind(). */
+void route_underlay_refind(struct route *route);
 /* Computes the longest payload that the links of the route carry now. `sender` is the sending endpoint. */
 void route_payload_max_find(struct route *route, const struct endpoint *sender);
 

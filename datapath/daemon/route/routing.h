@@ -21,10 +21,13 @@ void routing_fini(struct routing *routing);
  * called again, or -1. */
 int routing_tick(struct routing *routing);
 
+/* Takes the indexes that the bridges of endpoints have now. */
+void routing_bridges_follow(struct routing *routing);
+
 /* Changes from the control socket. 0, -ENOMEM, or -EINVAL with *refusal filled in; after an error nothing has
  * changed. */
-int routing_peer_add(struct routing *routing, uint32_t vni, uint32_t address_be, const struct subnet *subnets,
-		     uint32_t subnet_count, struct refusal *refusal);
+int routing_peer_add(struct routing *routing, uint32_t vni, uint32_t address_be, uint16_t port,
+		     const struct subnet *subnets, uint32_t subnet_count, struct refusal *refusal);
 int routing_peer_del(struct routing *routing, uint32_t vni, uint32_t address_be);
 /* Sets the encryption of a network, for waiting messages too. 0, -ENOMEM, or -EINVAL with *refusal filled in;
  * after an error nothing has changed. */

@@ -25,6 +25,8 @@ struct uplink {
 	uint32_t mtu_bytes_max;
 	uint8_t mac[6];
 	uint32_t local_address_be;
+	uint32_t first_address_be; /* at the start of ktsnd */
+	bool address_given;        /* by --local-address: it does not follow the interface's */
 	uint16_t vxlan_port;
 	uint16_t encrypted_port; /* of networks that are encrypted */
 	uint16_t vlan_id;        /* 0: frames carry no tag */
@@ -53,10 +55,11 @@ struct forwarding {
 	uint32_t losses;            /* times that the kernel dropped notifications */
 };
 
-/* MTUs of links (routing.c). */
-struct mtus {
-	bool changed;        /* since the destinations were updated */
-	int64_t followed_ms; /* time of that update, on CLOCK_MONOTONIC */
+/* MTUs of links, and the way to other nodes (routing.c). */
+struct changes {
+	bool mtus;              /* an MTU has changed since the destinations were updated */
+	bool underlay;          /* the uplink's addresses or the node's routes have changed since then */
+	int64_t follow_from_ms; /* earliest time of the next update, on CLOCK_MONOTONIC */
 };
 
 /* Receivers of replication lists, and places of endpoints (destinations_tick). */
@@ -77,12 +80,18 @@ struct routing {
 	struct groups *groups; /* groups.h */
 	struct endpoint_set *endpoint_sets;
 	uint32_t endpoint_count;
+	bool bridges_gone;       /* a bridge of endpoints was removed, and may have been made again */
+	bool uplink_gone;        /* the uplink was removed, or may have been */
+	bool uplink_changed;     /* it was created again; ktsnd cannot use it */
+	bool addresses_changed;  /* the uplink's addresses may have changed */
+	int64_t address_gone_ms; /* since when it has only another address, on CLOCK_MONOTONIC; 0: it has not
+				  */
 	struct attachment *attachments; /* also of endpoints that are gone, while destinations have them */
 	struct destination *destinations;
 	struct bridge_ports ports;
 	struct bridge_receivers bridge_receivers;
 	struct forwarding forwarding;
-	struct mtus mtus;
+	struct changes changes;
 	struct encryption *encryption; /* encryption.h */
 };
 

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "next.h"
 
+#include "kernel.h"
+
 #include <fcntl.h>
 #include <signal.h>
 #include <stdint.h>
-#include <sys/syscall.h>
-#include <unistd.h>
 
 /* Weak: a program may run on a C library that does not offer it to us. Not <dlfcn.h>'s declaration,
  * which is not weak. */
@@ -54,7 +54,7 @@ static void *look_up(const char *symbol)
 
 /* The same where the system call has the arguments of the function. */
 #define NEXT(type, name, parameters, number, ...)                                                            \
-	NEXT_OR(type, name, parameters, (__VA_ARGS__), syscall(number, __VA_ARGS__))
+	NEXT_OR(type, name, parameters, (__VA_ARGS__), errno_return(kernel_call(number, __VA_ARGS__)))
 /* NOLINTEND(bugprone-macro-parentheses) */
 
 NEXT(int, socket, (int domain, int type, int protocol), SYS_socket, domain, type, protocol)
@@ -71,8 +71,8 @@ NEXT(int, dup, (int fd), SYS_dup, fd)
 static int dup2_call(int from, int to)
 {
 	if (from == to)
-		return syscall(SYS_fcntl, from, F_GETFD) < 0 ? -1 : to;
-	return (int)syscall(SYS_dup3, from, to, 0);
+		return errno_return(kernel_call(SYS_fcntl, from, F_GETFD)) < 0 ? -1 : to;
+	return (int)errno_return(kernel_call(SYS_dup3, from, to, 0));
 }
 
 NEXT_OR(int, dup2, (int from, int to), (from, to), dup2_call(from, to))
@@ -83,7 +83,8 @@ int next_fcntl(int fd, int command, void *argument)
 {
 	int (*next)(int, int, ...) = fcntl_function;
 
-	return next ? next(fd, command, argument) : (int)syscall(SYS_fcntl, fd, command, argument);
+	return next ? next(fd, command, argument)
+		    : (int)errno_return(kernel_call(SYS_fcntl, fd, command, argument));
 }
 
 LOOK_UP(fcntl64, "fcntl64")
@@ -91,7 +92,8 @@ int next_fcntl64(int fd, int command, void *argument)
 {
 	int (*next)(int, int, ...) = fcntl64_function;
 
-	return next ? next(fd, command, argument) : (int)syscall(SYS_fcntl, fd, command, argument);
+	return next ? next(fd, command, argument)
+		    : (int)errno_return(kernel_call(SYS_fcntl, fd, command, argument));
 }
 
 NEXT(int, close_range, (unsigned int first, unsigned int last, int flags), SYS_close_range, first, last,
@@ -104,14 +106,14 @@ pid_t next_fork(void)
 
 	if (next)
 		return next();
-	return __fork ? __fork() : (pid_t)syscall(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L);
+	return __fork ? __fork() : (pid_t)errno_return(kernel_call(SYS_clone, SIGCHLD, 0L, 0L, 0L, 0L));
 }
 
 NEXT(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), SYS_sendmsg, fd, message, flags)
 NEXT(int, sendmmsg, (int fd, struct mmsghdr *messages, unsigned int count, int flags), SYS_sendmmsg, fd,
      messages, count, flags)
 NEXT_OR(ssize_t, send, (int fd, const void *data, size_t bytes, int flags), (fd, data, bytes, flags),
-	syscall(SYS_sendto, fd, data, bytes, flags, NULL, 0))
+	errno_return(kernel_call(SYS_sendto, fd, data, bytes, flags, NULL, 0)))
 NEXT(ssize_t, sendto,
      (int fd, const void *data, size_t bytes, int flags, const struct sockaddr *to, socklen_t to_bytes),
      SYS_sendto, fd, data, bytes, flags, to, to_bytes)
@@ -122,7 +124,7 @@ NEXT(int, recvmmsg,
      (int fd, struct mmsghdr *messages, unsigned int count, int flags, struct timespec *timeout),
      SYS_recvmmsg, fd, messages, count, flags, timeout)
 NEXT_OR(ssize_t, recv, (int fd, void *data, size_t bytes, int flags), (fd, data, bytes, flags),
-	syscall(SYS_recvfrom, fd, data, bytes, flags, NULL, NULL))
+	errno_return(kernel_call(SYS_recvfrom, fd, data, bytes, flags, NULL, NULL)))
 NEXT(ssize_t, recvfrom,
      (int fd, void *data, size_t bytes, int flags, struct sockaddr *from, socklen_t *from_bytes),
      SYS_recvfrom, fd, data, bytes, flags, from, from_bytes)
@@ -145,7 +147,8 @@ int next_poll(struct pollfd *fds, nfds_t count, int timeout_ms)
 	struct timespec timeout = {.tv_sec = timeout_ms / 1000, .tv_nsec = timeout_ms % 1000 * 1000000L};
 
 	return next ? next(fds, count, timeout_ms)
-		    : (int)syscall(SYS_ppoll, fds, count, timeout_ms < 0 ? NULL : &timeout, NULL, 0);
+		    : (int)errno_return(
+			      kernel_call(SYS_ppoll, fds, count, timeout_ms < 0 ? NULL : &timeout, NULL, 0));
 }
 
 LOOK_UP(ppoll, "ppoll")
@@ -159,7 +162,8 @@ int next_ppoll(struct pollfd *fds, nfds_t count, const struct timespec *timeout,
 	/* The kernel writes the remaining time; the function does not. */
 	if (timeout)
 		left = *timeout;
-	return (int)syscall(SYS_ppoll, fds, count, timeout ? &left : NULL, signals, SIGNALS_BYTES);
+	return (int)errno_return(
+		kernel_call(SYS_ppoll, fds, count, timeout ? &left : NULL, signals, SIGNALS_BYTES));
 }
 
 NEXT_AS(int, poll_chk, "__poll_chk", (struct pollfd * fds, nfds_t count, int timeout_ms, size_t fds_bytes),
@@ -187,27 +191,39 @@ int next_pselect(int count, fd_set *in, fd_set *out, fd_set *except, const struc
 		return next(count, in, out, except, timeout, signals);
 	if (timeout)
 		left = *timeout;
-	return (int)syscall(SYS_pselect6, count, in, out, except, timeout ? &left : NULL, &mask);
+	return (int)errno_return(
+		kernel_call(SYS_pselect6, count, in, out, except, timeout ? &left : NULL, &mask));
 }
 
 NEXT(int, epoll_ctl, (int epoll_fd, int operation, int fd, struct epoll_event *event), SYS_epoll_ctl,
      epoll_fd, operation, fd, event)
 NEXT_OR(int, epoll_wait, (int epoll_fd, struct epoll_event *events, int max, int timeout_ms),
 	(epoll_fd, events, max, timeout_ms),
-	syscall(SYS_epoll_pwait, epoll_fd, events, max, timeout_ms, NULL, 0))
+	errno_return(kernel_call(SYS_epoll_pwait, epoll_fd, events, max, timeout_ms, NULL, 0)))
 NEXT_OR(int, epoll_pwait,
 	(int epoll_fd, struct epoll_event *events, int max, int timeout_ms, const sigset_t *signals),
 	(epoll_fd, events, max, timeout_ms, signals),
-	syscall(SYS_epoll_pwait, epoll_fd, events, max, timeout_ms, signals, SIGNALS_BYTES))
+	errno_return(kernel_call(SYS_epoll_pwait, epoll_fd, events, max, timeout_ms, signals, SIGNALS_BYTES)))
 NEXT_OR(int, epoll_pwait2,
 	(int epoll_fd, struct epoll_event *events, int max, const struct timespec *timeout,
 	 const sigset_t *signals),
 	(epoll_fd, events, max, timeout, signals),
-	syscall(SYS_epoll_pwait2, epoll_fd, events, max, timeout, signals, SIGNALS_BYTES))
+	errno_return(kernel_call(SYS_epoll_pwait2, epoll_fd, events, max, timeout, signals, SIGNALS_BYTES)))
 NEXT(ssize_t, read, (int fd, void *data, size_t bytes), SYS_read, fd, data, bytes)
 NEXT_AS(ssize_t, read_chk, "__read_chk", (int fd, void *data, size_t bytes, size_t room_bytes),
 	(fd, data, bytes, room_bytes), next_read(fd, data, bytes))
 NEXT(ssize_t, readv, (int fd, const struct iovec *pieces, int count), SYS_readv, fd, pieces, count)
+
+LOOK_UP(syscall, "syscall")
+long next_syscall(long number, const long arguments[6])
+{
+	long (*next)(long, ...) = syscall_function;
+
+	return next ? next(number, arguments[0], arguments[1], arguments[2], arguments[3], arguments[4],
+			   arguments[5])
+		    : errno_return(kernel_call(number, arguments[0], arguments[1], arguments[2], arguments[3],
+					       arguments[4], arguments[5]));
+}
 
 /* musl's request is an int: the same register. */
 LOOK_UP(ioctl, "ioctl")
@@ -215,5 +231,6 @@ int next_ioctl(int fd, unsigned long request, void *argument)
 {
 	int (*next)(int, unsigned long, ...) = ioctl_function;
 
-	return next ? next(fd, request, argument) : (int)syscall(SYS_ioctl, fd, request, argument);
+	return next ? next(fd, request, argument)
+		    : (int)errno_return(kernel_call(SYS_ioctl, fd, request, argument));
 }

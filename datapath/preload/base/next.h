@@ -61,6 +61,8 @@ ssize_t next_read(int fd, void *data, size_t bytes);
 ssize_t next_read_chk(int fd, void *data, size_t bytes, size_t room_bytes);
 ssize_t next_readv(int fd, const struct iovec *pieces, int count);
 int next_ioctl(int fd, unsigned long request, void *argument);
+/* syscall() with six arguments, whatever the number of the call. */
+long next_syscall(long number, const long arguments[6]);
 int next_sendmmsg(int fd, struct mmsghdr *messages, unsigned int count, int flags);
 
 #endif

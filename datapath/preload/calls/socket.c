@@ -5,6 +5,7 @@
  * ktsnd.
  */
 #include "descriptors.h"
+#include "epoll_members.h"
 #include "error_notifier.h"
 #include "export.h"
 #include "flow_end.h"
@@ -118,6 +119,9 @@ static void options_changed(int fd, int level, int option)
 	if (level == SOL_UDP && option == UDP_CORK &&
 	    !atomic_load_explicit(&flow->options.corked, memory_order_relaxed))
 		cork_end(flow, fd);
+	/* Reports may come now. */
+	if (level == SOL_SOCKET && !flow->left_to_kernel)
+		epoll_members_catch_up(flow, fd);
 	flow_put(flow);
 }
 

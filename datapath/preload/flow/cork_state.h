@@ -30,6 +30,7 @@ struct outgoing {
 	struct session *session;
 	uint32_t route;       /* enum ktsn_app_route; of KTSN_APP_ROUTE_KERNEL nothing else is filled in */
 	uint64_t network_bit; /* in `refused` of the ring */
+	bool stamps_numbered; /* the socket's count numbers the time stamps */
 	struct ktsn_ring_message described; /* each datagram, except its length */
 	struct ktsn_app_key key;            /* the destination, if `has_key`; else the connected one */
 	bool has_key;

@@ -30,7 +30,8 @@ bool datagram_options_concern(int level, int option)
 {
 	switch (level) {
 	case SOL_SOCKET:
-		return option == SO_NO_CHECK;
+		return option == SO_NO_CHECK || option == SO_TIMESTAMPING_OLD ||
+		       option == SO_TIMESTAMPING_NEW;
 	case SOL_UDP:
 		return option == UDP_CORK || option == UDP_SEGMENT || option == UDP_NO_CHECK6_TX;
 	case IPPROTO_IP:
@@ -42,6 +43,16 @@ bool datagram_options_concern(int level, int option)
 	}
 }
 
+/* Numbers begin at 0 whenever the socket begins to number. */
+static void stamping_read(struct datagram_options *options, int fd)
+{
+	uint32_t now = (uint32_t)number_of(fd, SOL_SOCKET, SO_TIMESTAMPING_OLD);
+	uint32_t before = atomic_exchange_explicit(&options->stamping, now, memory_order_relaxed);
+
+	if (now & ~before & SOF_TIMESTAMPING_OPT_ID)
+		atomic_store_explicit(&options->stamp_next, 0, memory_order_relaxed);
+}
+
 void datagram_options_read(struct datagram_options *options, int fd)
 {
 	atomic_store_explicit(&options->segment_bytes, (uint32_t)number_of(fd, SOL_UDP, UDP_SEGMENT),
@@ -51,5 +62,6 @@ void datagram_options_read(struct datagram_options *options, int fd)
 			      memory_order_relaxed);
 	atomic_store_explicit(&options->unchecked6, number_of(fd, SOL_UDP, UDP_NO_CHECK6_TX) != 0,
 			      memory_order_relaxed);
+	stamping_read(options, fd);
 	atomic_store_explicit(&options->more_headers, has_more_headers(fd), memory_order_relaxed);
 }

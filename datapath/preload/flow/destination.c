@@ -48,6 +48,7 @@ struct destination destination_of_reply(const struct ktsn_app_reply *reply)
 		.number = reply->destination,
 		.route = reply->route,
 		.payload_max_bytes = reply->payload_max_bytes,
+		.off_network = reply->flags & KTSN_APP_OFF_NETWORK ? 1 : 0,
 		.network_bit = reply->network_bit,
 	};
 }

@@ -20,7 +20,8 @@ struct destination {
 	uint32_t number;
 	uint32_t route; /* enum ktsn_app_route; 0: empty entry */
 	uint32_t payload_max_bytes;
-	uint32_t lost;        /* 1: a restarted ktsnd refused it */
+	uint16_t lost;        /* 1: a restarted ktsnd refused it */
+	uint16_t off_network; /* 1: KTSN_APP_OFF_NETWORK */
 	uint64_t network_bit; /* in `refused` of the ring */
 };
 

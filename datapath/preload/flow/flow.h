@@ -73,6 +73,12 @@ int flow_clockid_of(enum ktsn_clock clock);
 /* flow_request returns a request of that type for the flow, without a destination. */
 struct ktsn_app_request flow_request(enum ktsn_app_type type, const struct flow *flow);
 
+/* flow_reports returns whether ktsnd may report messages of the flow: dropped ones, or their time stamps. */
+static inline bool flow_reports(const struct flow *flow)
+{
+	return flow->txtime_flags & SOF_TXTIME_REPORT_ERRORS || datagram_options_stamped(&flow->options);
+}
+
 /* flow_send_buffer_read reads SO_SNDBUF. */
 void flow_send_buffer_read(struct flow *flow, int fd);
 

@@ -20,6 +20,7 @@ struct record {
 };
 
 static _Atomic(struct record *) pages[PAGES];
+static _Atomic uint32_t unseen_mark;
 
 static struct record *page_make(int page)
 {
@@ -86,6 +87,23 @@ bool epoll_record_get(int fd, int *epoll_fd, struct epoll_event *event)
 		return false;
 	*epoll_fd = set - 1;
 	return true;
+}
+
+bool epoll_unseen(void)
+{
+	return atomic_load_explicit(&unseen_mark, memory_order_relaxed);
+}
+
+bool epoll_unseen_ordered(void)
+{
+	return atomic_fetch_or_explicit(&unseen_mark, 0, memory_order_acq_rel);
+}
+
+void epoll_unseen_set(void)
+{
+	/* A read-modify-write, as in epoll_unseen_ordered(): whichever comes second sees what the first
+	 * thread did before. */
+	(void)atomic_exchange_explicit(&unseen_mark, 1, memory_order_acq_rel);
 }
 
 bool epoll_has(int epoll_fd, int fd)

@@ -20,4 +20,13 @@ void epoll_record_put(int epoll_fd, int fd, const struct epoll_event *event);
 /* epoll_record_get returns false when the descriptor was never added to a set. */
 bool epoll_record_get(int fd, int *epoll_fd, struct epoll_event *event);
 
+/* epoll_unseen returns whether the process has an io_uring. It may then change epoll sets without calling
+ * epoll_ctl(), as libuv does, and sockets may be in sets that are not recorded. */
+bool epoll_unseen(void);
+
+/* epoll_unseen_ordered does so after everything that the thread did before: either it sees the io_uring of
+ * another thread, or that thread sees what this one has stored once it has called epoll_unseen_set(). */
+bool epoll_unseen_ordered(void);
+void epoll_unseen_set(void);
+
 #endif

@@ -95,7 +95,7 @@ int error_notifier_fd(struct flow *flow)
 	struct poll_state *state = &flow->poll_state;
 	int fd = atomic_load_explicit(&state->error_fd, memory_order_acquire);
 
-	if (flow->left_to_kernel || (fd < 0 && !(flow->txtime_flags & SOF_TXTIME_REPORT_ERRORS)))
+	if (flow->left_to_kernel || (fd < 0 && !flow_reports(flow)))
 		return fd;
 	if (fd >= 0) {
 		notifier_register_again(flow, &state->error_given, error_notifier_register);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The error notifier: a unix datagram socket on which the kernel raises EPOLLERR while a report of a dropped
- * message waits to be read (daemon/node/notifiers.c, docs/decisions/0007). poll, select and epoll wait for it
- * together with the application's socket.
+ * message waits to be read (daemon/node/notifiers.c, docs/internals/decisions/0007). poll, select and epoll
+ * wait for it together with the application's socket.
  *
  * ktsnd raises the error with a copy of the socket's peer: a connection to it that ends with unread data
  * returns ECONNRESET. Callable from any thread.

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "error_queue.h"
 
+#include "clock.h"
 #include "error_notifier.h"
 #include "socket_options.h"
 #include "space_notifier.h"
@@ -61,8 +62,20 @@ static struct sockaddr_in6 offender6(const struct error_report *report)
 	return offender;
 }
 
+static bool is_stamp(const struct error_report *report)
+{
+	return report->code == KTSN_REPORT_STAMPS;
+}
+
 static struct sock_extended_err extended_error(const struct error_report *report)
 {
+	if (is_stamp(report))
+		return (struct sock_extended_err){
+			.ee_errno = ENOMSG,
+			.ee_origin = SO_EE_ORIGIN_TIMESTAMPING,
+			.ee_info = report->stamp_kind,
+			.ee_data = report->stamp_number,
+		};
 	return (struct sock_extended_err){
 		.ee_errno = report->code == SO_EE_CODE_TXTIME_MISSED ? ECANCELED : EINVAL,
 		.ee_origin = SO_EE_ORIGIN_TXTIME,
@@ -72,17 +85,16 @@ static struct sock_extended_err extended_error(const struct error_report *report
 	};
 }
 
-/* Writes a control message as put_cmsg() of the kernel. Lengths are read and written in the low 32 bits,
- * where musl and glibc both have them. */
-static void control_put(struct msghdr *message, const struct error_control *control, const void *data,
-			size_t data_bytes)
+/* Writes a control message after the first *filled bytes, as put_cmsg() of the kernel. Lengths are read and
+ * written in the low 32 bits, where musl and glibc both have them. */
+static void control_put(struct msghdr *message, size_t *filled, const struct error_control *control,
+			const void *data, size_t data_bytes)
 {
-	size_t room = message->msg_control ? (uint32_t)message->msg_controllen : 0;
+	size_t room = message->msg_control ? (uint32_t)message->msg_controllen - *filled : 0;
 	struct cmsghdr header = {.cmsg_level = control->level, .cmsg_type = control->type};
 	size_t bytes = CMSG_LEN(data_bytes), used = CMSG_SPACE(data_bytes);
-	uint8_t *to = message->msg_control;
+	uint8_t *to = (uint8_t *)message->msg_control + *filled;
 
-	message->msg_controllen = 0;
 	if (room < sizeof(header)) {
 		message->msg_flags |= MSG_CTRUNC;
 		return;
@@ -94,7 +106,15 @@ static void control_put(struct msghdr *message, const struct error_control *cont
 	header.cmsg_len = bytes;
 	memcpy(to, &header, sizeof(header));
 	memcpy(to + CMSG_LEN(0), data, bytes - CMSG_LEN(0));
-	message->msg_controllen = used < room ? used : room;
+	*filled += used < room ? used : room;
+}
+
+static void stamp_put(const struct error_report *report, struct msghdr *message, size_t *filled)
+{
+	const struct error_control control = {.level = SOL_SOCKET, .type = SO_TIMESTAMPING_OLD};
+	const struct scm_timestamping stamps = {.ts = {timespec_of_ns(report->stamp_ns)}};
+
+	control_put(message, filled, &control, &stamps, sizeof(stamps));
 }
 
 static size_t bytes_put(const struct error_report *report, const struct msghdr *message)
@@ -118,10 +138,10 @@ size_t error_report_write(const struct error_report *report, struct msghdr *mess
 	struct sock_extended_err error = extended_error(report);
 	struct error_control control = control_of(report->family);
 	uint8_t data[sizeof(error) + sizeof(struct sockaddr_in6)] = {0};
-	size_t copied = bytes_put(report, message);
+	size_t copied = bytes_put(report, message), filled = 0;
 
 	memcpy(data, &error, sizeof(error));
-	if (report->family == AF_INET6) {
+	if (report->family == AF_INET6 && (!is_stamp(report) || report->bytes_count)) {
 		struct sockaddr_in6 offender = offender6(report);
 
 		memcpy(data + sizeof(error), &offender, sizeof(offender));
@@ -132,7 +152,10 @@ size_t error_report_write(const struct error_report *report, struct msghdr *mess
 	/* An address is only given for errors that came from one. */
 	if (message->msg_name)
 		message->msg_namelen = 0;
-	control_put(message, &control, data, sizeof(error) + control.offender_bytes);
+	if (is_stamp(report))
+		stamp_put(report, message, &filled);
+	control_put(message, &filled, &control, data, sizeof(error) + control.offender_bytes);
+	message->msg_controllen = filled;
 	return copied;
 }
 
@@ -145,11 +168,26 @@ static uint32_t interface_of(int fd)
 	return interface > 0 ? (uint32_t)interface : 0;
 }
 
+/* Fills in the next time stamp of a report. Returns those that are left. */
+static uint8_t stamp_next(const struct ktsn_ring_report *report, struct error_report *error)
+{
+	bool sched = report->stamps & KTSN_STAMP_SCHED;
+
+	error->stamp_kind = sched ? SCM_TSTAMP_SCHED : SCM_TSTAMP_SND;
+	error->stamp_number = report->stamp_number;
+	error->stamp_ns = realtime_of_tai_ns(sched ? report->called_tai_ns : report->departed_tai_ns);
+	if (report->stamps & KTSN_STAMP_ONLY)
+		error->bytes_count = 0;
+	return sched && report->stamps & KTSN_STAMP_SOFTWARE ? report->stamps & (uint8_t)~KTSN_STAMP_SCHED
+							     : 0;
+}
+
 static ssize_t report_read(struct session *session, struct flow *flow, int fd, struct msghdr *message,
 			   int flags)
 {
 	struct ktsn_ring_report report;
 	struct error_report error;
+	uint8_t stamps = 0;
 	size_t copied;
 	int family = AF_INET;
 
@@ -164,7 +202,13 @@ static ssize_t report_read(struct session *session, struct flow *flow, int fd, s
 		.bytes = report.bytes,
 		.bytes_count = report.bytes_count,
 	};
+	if (is_stamp(&error))
+		stamps = stamp_next(&report, &error);
 	copied = error_report_write(&error, message, flags);
+	if (stamps) {
+		ktsn_ring_report_keep(&session->ring, report.slot, stamps);
+		return (ssize_t)copied;
+	}
 	ktsn_ring_report_done(&session->ring, report.slot);
 	space_slot_freed(session);
 	return (ssize_t)copied;
@@ -174,8 +218,8 @@ ssize_t report_receive(struct session *session, struct flow *flow, int fd, struc
 {
 	ssize_t result;
 
-	if (!(flow->txtime_flags & SOF_TXTIME_REPORT_ERRORS) || flow->left_to_kernel ||
-	    flow->number_session != session->number)
+	/* Reports that ktsnd made stay when the application turns them off. */
+	if (flow->left_to_kernel || flow->number_session != session->number)
 		return -EAGAIN;
 	result = report_read(session, flow, fd, message, flags);
 	error_notifier_settle(session, flow);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The error queue of a socket: reports of dropped messages are read from the ring and written into the
- * application's msghdr, as ip_recv_error() of the kernel does (net/ipv4/ip_sockglue.c), and ipv6_recv_error()
- * and sock_recv_errqueue() for the other families. Callable from any thread.
+ * The error queue of a socket: reports of dropped messages, and time stamps of those that have left, are read
+ * from the ring and written into the application's msghdr, as ip_recv_error() of the kernel does
+ * (net/ipv4/ip_sockglue.c), and ipv6_recv_error() and sock_recv_errqueue() for the other families. Callable
+ * from any thread.
  */
 #ifndef KTSN_PRELOAD_ERROR_QUEUE_H
 #define KTSN_PRELOAD_ERROR_QUEUE_H
@@ -17,6 +18,9 @@ struct error_report {
 	uint32_t interface; /* that the socket is bound to, 0: none; for IPv6 */
 	uint8_t code;
 	int64_t txtime_ns;
+	/* Only of a time stamp (code KTSN_REPORT_STAMPS): SCM_TSTAMP_..., its number, CLOCK_REALTIME. */
+	uint32_t stamp_kind, stamp_number;
+	int64_t stamp_ns;
 	const uint8_t *bytes;
 	size_t bytes_count;
 };

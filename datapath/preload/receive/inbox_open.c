@@ -2,6 +2,7 @@
 #include "inbox_open.h"
 
 #include "clock.h"
+#include "epoll_record.h"
 #include "handshake.h"
 #include "inbox_members.h"
 #include "inbox_options.h"
@@ -116,6 +117,24 @@ static void nonblocking_read(struct inbox *inbox, int fd)
 	atomic_store_explicit(&inbox->nonblocking, status >= 0 && status & O_NONBLOCK, memory_order_relaxed);
 }
 
+/* Notifies ktsnd that a socket has no ring any more, or never gets one. */
+static void close_notify(struct session *session, int fd, enum ktsn_app_receive_close why)
+{
+	struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RECEIVE_CLOSE);
+	struct ktsn_app_reply reply;
+
+	request.flags = (uint8_t)why;
+	if (session)
+		(void)session_request(session, &request, fd, &reply);
+}
+
+void inbox_leave(struct inbox *inbox, int fd, enum ktsn_app_receive_close why)
+{
+	inbox_stop(inbox);
+	if (!atomic_exchange_explicit(&inbox->leaving, true, memory_order_relaxed))
+		close_notify(session_existing(), fd, why);
+}
+
 /* Returns it acquired and entered, or NULL with *err: 0 when another thread has entered one meanwhile. */
 static struct inbox *inbox_open(int fd, int family, uint64_t cookie, uint32_t wants, int *err)
 {
@@ -136,6 +155,10 @@ static struct inbox *inbox_open(int fd, int family, uint64_t cookie, uint32_t wa
 				      memory_order_relaxed);
 		if (inbox_enter(inbox, fd)) {
 			inbox_start(inbox);
+			/* Another thread may have made an io_uring meanwhile: it sets the mark, then searches
+			 * the table. */
+			if (epoll_unseen_ordered())
+				inbox_leave(inbox, fd, KTSN_APP_RECEIVE_CLOSE_IO_URING);
 			return inbox;
 		}
 	}
@@ -149,25 +172,14 @@ static bool is_premature(int err)
 	return request_premature(err) || err == -ENOMEM || err == -EMFILE || err == -ENFILE;
 }
 
-/* Notifies ktsnd that a socket has no ring any more, or never gets one. */
-static void close_notify(struct session *session, int fd, enum ktsn_app_receive_close why)
-{
-	struct ktsn_app_request request = ktsn_client_request(KTSN_APP_RECEIVE_CLOSE);
-	struct ktsn_app_reply reply;
-
-	request.flags = (uint8_t)why;
-	if (session)
-		(void)session_request(session, &request, fd, &reply);
-}
-
 /* The pod's status shows why a UDP socket has no ring. */
-static void refuse_and_notify(int fd)
+static void refuse_and_notify(int fd, enum ktsn_app_receive_close why)
 {
 	struct session *session;
 
 	inbox_refuse(fd);
 	if (session_get(&session) == 0)
-		close_notify(session, fd, KTSN_APP_RECEIVE_CLOSE_OPTION);
+		close_notify(session, fd, why);
 }
 
 static struct inbox *inbox_look(int fd)
@@ -186,8 +198,13 @@ static struct inbox *inbox_look(int fd)
 		inbox_refuse(fd);
 		return NULL;
 	}
+	/* A set that waits for the socket would not be woken by a ring. */
+	if (epoll_unseen()) {
+		refuse_and_notify(fd, KTSN_APP_RECEIVE_CLOSE_IO_URING);
+		return NULL;
+	}
 	if (!inbox_options_read(fd, kind.domain, &wants)) {
-		refuse_and_notify(fd);
+		refuse_and_notify(fd, KTSN_APP_RECEIVE_CLOSE_OPTION);
 		return NULL;
 	}
 	if (!socket_is_bound(fd))
@@ -235,11 +252,19 @@ struct inbox *inbox_of(int fd)
 	return inbox || looked ? inbox : inbox_look(fd);
 }
 
-void inbox_leave(struct inbox *inbox, int fd, enum ktsn_app_receive_close why)
+void inboxes_leave(enum ktsn_app_receive_close why)
 {
-	inbox_stop(inbox);
-	if (!atomic_exchange_explicit(&inbox->leaving, true, memory_order_relaxed))
-		close_notify(session_existing(), fd, why);
+	if (!inboxes_wanted())
+		return;
+	for (int fd = 0; fd < INBOX_DESCRIPTORS; fd++) {
+		bool looked;
+		struct inbox *inbox = inbox_acquire(fd, &looked);
+
+		if (!inbox)
+			continue;
+		inbox_leave(inbox, fd, why);
+		inbox_put(inbox);
+	}
 }
 
 /* Handles the last descriptor of the socket, which is about to be closed. */
@@ -259,7 +284,6 @@ static void inbox_end(struct inbox *inbox)
 void inbox_fd_shared(int fd)
 {
 	struct socket_kind kind;
-	struct session *session;
 	struct inbox *inbox;
 	bool looked;
 
@@ -271,9 +295,7 @@ void inbox_fd_shared(int fd)
 		inbox_put(inbox);
 		return;
 	}
-	inbox_refuse(fd);
-	if (session_get(&session) == 0)
-		close_notify(session, fd, KTSN_APP_RECEIVE_CLOSE_SHARED);
+	refuse_and_notify(fd, KTSN_APP_RECEIVE_CLOSE_SHARED);
 }
 
 void inbox_renew(struct inbox *inbox)

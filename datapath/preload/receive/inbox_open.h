@@ -16,6 +16,9 @@ struct inbox *inbox_of(int fd);
  * are read first. */
 void inbox_leave(struct inbox *inbox, int fd, enum ktsn_app_receive_close why);
 
+/* inboxes_leave does so for all sockets of the process. */
+void inboxes_leave(enum ktsn_app_receive_close why);
+
 /* inbox_fd_shared makes the kernel serve the socket, also if it has no ring yet, because the descriptor is
  * passed to another process, which may have no libktsn. Descriptors of other files are ignored. */
 void inbox_fd_shared(int fd);

@@ -179,14 +179,6 @@ static int inbox_sleep(struct inbox *inbox, int fd, struct inbox_wait *wait)
 
 /* ---- reading ---- */
 
-/* CLOCK_REALTIME of a time on CLOCK_TAI; between the two are whole seconds. */
-static int64_t realtime_of(uint64_t tai_ns)
-{
-	int64_t apart_ns = clock_now_ns(CLOCK_TAI) - clock_now_ns(CLOCK_REALTIME);
-
-	return (int64_t)tai_ns - (apart_ns + NS_PER_S / 2) / NS_PER_S * NS_PER_S;
-}
-
 static size_t message_fill(struct inbox *inbox, const struct ktsn_receive_header *header, size_t copied,
 			   struct msghdr *message, int flags)
 {
@@ -197,7 +189,7 @@ static size_t message_fill(struct inbox *inbox, const struct ktsn_receive_header
 	};
 
 	if (datagram.wants & INBOX_WANTS_ANY_TIMESTAMP)
-		datagram.stamp = timespec_of_ns(realtime_of(header->time_tai_ns));
+		datagram.stamp = timespec_of_ns(realtime_of_tai_ns((int64_t)header->time_tai_ns));
 	if (datagram.wants & INBOX_WANTS_DROPS)
 		datagram.dropped = (uint32_t)atomic_load_explicit(inbox->dropped, memory_order_relaxed) +
 				   atomic_load_explicit(&inbox->kernel_drops, memory_order_relaxed);
@@ -319,7 +311,7 @@ static bool kernel_first(struct inbox *inbox, int fd)
 		int64_t stamp_ns = kernel_stamp_ns(inbox, fd);
 
 		if (stamp_ns != INT64_MIN)
-			return stamp_ns < realtime_of(record.header.time_tai_ns);
+			return stamp_ns < realtime_of_tai_ns((int64_t)record.header.time_tai_ns);
 	}
 	atomic_store_explicit(&inbox->kernel_turn, !turn, memory_order_relaxed);
 	return turn;

@@ -16,4 +16,9 @@ struct ktsn_app_request destination_request(const struct flow *flow, const struc
 int flow_destination(struct session *session, struct flow *flow, const struct ktsn_app_key *key,
 		     struct destination *destination);
 
+/* flow_destination_again requests the destination of a key although the flow has one. As flow_destination();
+ * the other destinations of the flow stay. */
+int flow_destination_again(struct session *session, struct flow *flow, const struct ktsn_app_key *key,
+			   struct destination *destination);
+
 #endif

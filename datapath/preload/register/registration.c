@@ -3,6 +3,7 @@
 
 #include "notifiers.h"
 #include "request.h"
+#include "space_notifier.h"
 
 #include <linux/net_tstamp.h>
 #include <netinet/in.h>
@@ -19,6 +20,17 @@ static void bind_if_unbound(const struct flow *flow, int fd)
 		(void)kernel_call(SYS_bind, fd, &any, bytes);
 }
 
+/* ktsnd cannot free a report of the number's last socket while a thread looks at it (report_claim). */
+static void reports_of_others_free(struct session *session, uint32_t number)
+{
+	struct ktsn_ring_report report;
+
+	while (ktsn_ring_report_take(&session->ring, number, &report) == 0) {
+		ktsn_ring_report_done(&session->ring, report.slot);
+		space_slot_freed(session);
+	}
+}
+
 /* The number is new: nothing of the flow is pending under it, and ktsnd has no notifiers of it. */
 static void number_begin(struct session *session, struct flow *flow, int fd)
 {
@@ -27,6 +39,7 @@ static void number_begin(struct session *session, struct flow *flow, int fd)
 	atomic_store_explicit(&flow->sent_bytes, released, memory_order_relaxed);
 	atomic_store_explicit(&flow->released_seen, released, memory_order_relaxed);
 	flow_send_buffer_read(flow, fd);
+	reports_of_others_free(session, flow->number);
 	notifiers_register(session, flow);
 }
 

@@ -11,6 +11,8 @@
 #include "socket_options.h"
 
 #include <linux/net_tstamp.h>
+#include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
 /* ktsnd's answers for a socket that it does not know or does not serve. */
@@ -111,6 +113,31 @@ static long endpoint_ask_again(struct flow *flow, int fd, const struct ktsn_app_
 	return unanswered(err) || err == -ENETDOWN ? FLOW_WITHOUT_ENDPOINT : err;
 }
 
+/* The pod's annotation kubernetsn.io/off-network. */
+static bool may_leave_off_network(void)
+{
+	const char *value = getenv("KTSN_OFF_NETWORK");
+
+	return value && strcmp(value, "pass") == 0;
+}
+
+/* The message would leave at once, by an interface that is not of a network: too early. The routes may lead
+ * to a network again since ktsnd was asked. */
+static long off_network_refuse(struct flow *flow, int fd, const struct ktsn_app_key *key, struct route *route)
+{
+	bool ask = flow_may_ask_again(flow);
+	long err = 0;
+
+	if (ask && key)
+		err = flow_destination_again(route->session, flow, key, &route->destination);
+	else if (ask && flow_register_again(route->session, flow, fd) == 0)
+		err = route_ask(flow, fd, key, route);
+	if (err ? !unanswered(err) : !route->destination.off_network)
+		return err;
+	atomic_fetch_add_explicit(&route->session->ring.header->off_network, 1, memory_order_relaxed);
+	return -ENETUNREACH;
+}
+
 long route_find(struct flow *flow, int fd, const struct ktsn_app_key *key, int flags, struct route *route)
 {
 	long err;
@@ -122,6 +149,8 @@ long route_find(struct flow *flow, int fd, const struct ktsn_app_key *key, int f
 		if (unanswered(err))
 			err = route_await(flow, fd, key, flags, route);
 	}
+	if (!err && route->destination.off_network && !may_leave_off_network())
+		err = off_network_refuse(flow, fd, key, route);
 	if (err != FLOW_WITHOUT_ENDPOINT)
 		return err;
 	/* All routes of such a namespace, including loopback, belong to the kernel. */

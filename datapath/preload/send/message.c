@@ -4,6 +4,7 @@
 #include "socket_options.h"
 
 #include <errno.h>
+#include <linux/net_tstamp.h>
 #include <string.h>
 #include <sys/uio.h>
 
@@ -60,6 +61,26 @@ int message_txtime(const struct msghdr *message, int64_t *txtime_ns)
 		has_txtime = 1;
 	}
 	return more < 0 ? more : has_txtime;
+}
+
+bool message_stamping(const struct msghdr *message, uint32_t *flags, uint32_t *number)
+{
+	struct control control;
+	bool numbered = false;
+	uint32_t value;
+
+	for (size_t offset = 0; control_at(message, offset, &control) > 0; offset = control_end(&control)) {
+		if (control.level != SOL_SOCKET || control.bytes != CMSG_LEN(sizeof(value)))
+			continue;
+		memcpy(&value, control.data, sizeof(value));
+		if (control.type == SO_TIMESTAMPING_OLD || control.type == SO_TIMESTAMPING_NEW)
+			*flags = (*flags & ~(uint32_t)SOF_TIMESTAMPING_TX_RECORD_MASK) | value;
+		if (control.type == SCM_TS_OPT_ID_TYPE) {
+			*number = value;
+			numbered = true;
+		}
+	}
+	return numbered;
 }
 
 int message_payload_bytes(const struct msghdr *message)

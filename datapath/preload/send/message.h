@@ -18,6 +18,8 @@
 #include <stdint.h>
 #include <sys/socket.h>
 
+enum { SCM_TS_OPT_ID_TYPE = 81 /* SCM_TS_OPT_ID, since Linux 6.13 */ };
+
 /* A control message, with its header read once. */
 struct control {
 	size_t offset;
@@ -39,6 +41,10 @@ size_t control_end(const struct control *control);
  * control messages that the kernel refuses as malformed (net/core/sock.c, sock_cmsg_send).
  */
 int message_txtime(const struct msghdr *message, int64_t *txtime_ns);
+
+/* message_stamping reads the time stamps that a valid message asks for: *flags, of the socket's
+ * SO_TIMESTAMPING, and *number where the message has one (SCM_TS_OPT_ID). Returns whether it has. */
+bool message_stamping(const struct msghdr *message, uint32_t *flags, uint32_t *number);
 
 /* message_payload_bytes returns the bytes of the iovec; -EMSGSIZE for more than UIO_MAXIOV pieces or 64 KiB.
  */

@@ -12,9 +12,8 @@
 #include <string.h>
 
 enum {
-	SCM_TS_OPT_ID_TYPE = 81, /* SCM_TS_OPT_ID, since Linux 6.13 */
-	IP_PROTOCOL_TYPE = 52,   /* IP_PROTOCOL of linux/in.h, since Linux 6.5 */
-	PRIORITY_MAX = 15,       /* whether more than 6 is granted, ktsnd knows */
+	IP_PROTOCOL_TYPE = 52, /* IP_PROTOCOL of linux/in.h, since Linux 6.5 */
+	PRIORITY_MAX = 15,     /* whether more than 6 is granted, ktsnd knows */
 };
 
 /* Returns an int within bounds, or -EINVAL. */
@@ -181,7 +180,7 @@ static int timestamping_read(const struct control *control)
 	return !err && flags & ~SOF_TIMESTAMPING_TX_RECORD_MASK ? -EINVAL : err;
 }
 
-/* For a socket that numbers its time stamps itself (SOF_TIMESTAMPING_OPT_ID). ktsnd makes none. */
+/* For a socket that numbers its time stamps itself (SOF_TIMESTAMPING_OPT_ID). */
 static int timestamp_number_read(const struct control *control, int fd)
 {
 	int flags = 0;

@@ -12,6 +12,7 @@
 #include "space_notifier.h"
 
 #include <errno.h>
+#include <linux/net_tstamp.h>
 #include <netinet/in.h>
 
 /* Flags that make no difference to a datagram in a ring, and MSG_MORE (send.h), which packet sockets ignore.
@@ -20,7 +21,7 @@ enum {
 	FLAGS_UNDERSTOOD = MSG_DONTWAIT | MSG_NOSIGNAL | MSG_CONFIRM | MSG_DONTROUTE | MSG_EOR | MSG_MORE,
 };
 
-/* When the call began, for a trace (docs/ring-layout.md). Without a trace the clock is not read. */
+/* When the call began, for a trace (docs/internals/ring-layout.md). Without a trace the clock is not read. */
 static int64_t called_tai_ns(const struct session *session)
 {
 	return session && ktsn_ring_traced(&session->ring) ? clock_now_ns(CLOCK_TAI) : 0;
@@ -82,14 +83,38 @@ static int allowed(const struct outgoing *outgoing, const struct flow *flow, int
 	return outgoing->segment_bytes && unchecked(outgoing, flow, fd) ? -EINVAL : 0;
 }
 
-/* The node's clock is lost to the network, which takes no messages then (docs/so-txtime.md). While nothing is
- * sent, this is where a ktsnd that has ended is noticed. */
+/* The node's clock is lost to the network, which takes no messages then (docs/reference/so-txtime.md). While
+ * nothing is sent, this is where a ktsnd that has ended is noticed. */
 static int refused(const struct outgoing *outgoing, const struct flow *flow)
 {
 	if (!ktsn_ring_refuses(&outgoing->session->ring, outgoing->network_bit))
 		return 0;
 	session_check(outgoing->session, flow->clock, false);
 	return -ENETDOWN;
+}
+
+/* The time stamps that the socket or the message asks for. There are none of the hardware. */
+static void stamps_read(struct outgoing *outgoing, const struct flow *flow, const struct msghdr *message)
+{
+	uint32_t flags = atomic_load_explicit(&flow->options.stamping, memory_order_relaxed);
+	uint32_t number = 0;
+	uint8_t stamps = 0;
+
+	outgoing->stamps_numbered = false;
+	if (!(flags & SOF_TIMESTAMPING_SOFTWARE))
+		return;
+	outgoing->stamps_numbered = !message_stamping(message, &flags, &number);
+	if (flags & SOF_TIMESTAMPING_TX_SCHED)
+		stamps |= KTSN_STAMP_SCHED;
+	if (flags & SOF_TIMESTAMPING_TX_SOFTWARE)
+		stamps |= KTSN_STAMP_SOFTWARE;
+	if (stamps && flags & SOF_TIMESTAMPING_OPT_TSONLY)
+		stamps |= KTSN_STAMP_ONLY;
+	outgoing->stamps_numbered &= stamps && flags & SOF_TIMESTAMPING_OPT_ID;
+	if (stamps & KTSN_STAMP_SCHED && !outgoing->described.called_tai_ns)
+		outgoing->described.called_tai_ns = clock_now_ns(CLOCK_TAI);
+	outgoing->described.stamps = stamps;
+	outgoing->described.stamp_number = number;
 }
 
 long outgoing_open(struct outgoing *outgoing, struct flow *flow, int fd, const struct msghdr *message,
@@ -114,6 +139,7 @@ long outgoing_open(struct outgoing *outgoing, struct flow *flow, int fd, const s
 	if (has_key < 0)
 		return has_key;
 	outgoing->has_key = has_key > 0;
+	stamps_read(outgoing, flow, message);
 	err = route_find(flow, fd, outgoing->has_key ? &outgoing->key : NULL, flags, &route);
 	if (!err)
 		route_take(outgoing, flow, &route);
@@ -197,11 +223,15 @@ void outgoing_publish(struct outgoing *outgoing, struct flow *flow)
 	bool bell;
 
 	space_found(&flow->poll_state);
+	if (outgoing->stamps_numbered)
+		described.stamp_number =
+			atomic_fetch_add_explicit(&flow->options.stamp_next, 1, memory_order_relaxed);
 	for (uint32_t i = 0; i < outgoing->slots.count; i++) {
 		described.payload_bytes = datagram_bytes(outgoing, i);
 		atomic_fetch_add_explicit(&flow->sent_bytes, ktsn_ring_charge_bytes(described.payload_bytes),
 					  memory_order_relaxed);
 		ktsn_ring_publish(&session->ring, outgoing->slots.numbers[i], &described);
+		described.stamps = 0; /* of a message that was cut the first datagram has them */
 	}
 	outgoing->slots.count = 0;
 	bell = ktsn_ring_doorbell_due(&session->ring, flow->clock, described.txtime_ns);

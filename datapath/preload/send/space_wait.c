@@ -3,6 +3,7 @@
 
 #include "clock.h"
 #include "daemon_timeout.h"
+#include "epoll_record.h"
 #include "liveness.h"
 #include "socket_options.h"
 #include "space_notifier.h"
@@ -15,6 +16,8 @@
 enum {
 	/* Interval of checks without a notifier. */
 	LOOK_NS = 5 * 1000 * 1000,
+	/* The longest wait of a call that may not block: see unseen_wait(). */
+	UNSEEN_NS = 2 * 1000 * 1000,
 	/* Interval of checks for the successor of a dead ktsnd. */
 	SLICE_NS = 100 * 1000 * 1000,
 };
@@ -101,6 +104,15 @@ static long wait_and_try(struct session *session, struct flow *flow, int fd, lon
 	return result;
 }
 
+/* The kernel considers the socket writable. A loop that waits for it in a set without the space notifier
+ * would send again and again without a pause. Returns whether the call waits here instead. */
+static bool unseen_wait(struct session *session, struct flow *flow)
+{
+	return epoll_unseen() &&
+	       !atomic_load_explicit(&flow->poll_state.members_used, memory_order_relaxed) &&
+	       space_wait(session, flow, UNSEEN_NS) == 0;
+}
+
 long space_try(struct session *session, struct flow *flow, int fd, int flags, long (*attempt)(void *context),
 	       void *context)
 {
@@ -110,6 +122,8 @@ long space_try(struct session *session, struct flow *flow, int fd, int flags, lo
 		result = attempt(context);
 	if (result == -EAGAIN && call_may_block(fd, flags))
 		result = wait_and_try(session, flow, fd, attempt, context);
+	else if (result == -EAGAIN && unseen_wait(session, flow))
+		result = attempt(context);
 	if (result == -EAGAIN) {
 		session_check(session, flow->clock, true);
 		space_await(session, flow);

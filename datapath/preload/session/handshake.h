@@ -16,7 +16,8 @@ extern struct ktsn_client_version handshake_version;
 
 /*
  * handshake_begin connects and sends HELLO; the reply will arrive at *socket_fd. 0, or
- *   -ENOTCONN   this process is not in a pod with ktsnd: there is neither a socket nor a pod's folder
+ *   -ENOTCONN   this process is not in a pod with ktsnd: there is neither a socket nor a pod's folder,
+ *               or it may not open unix sockets
  *   -ETIMEDOUT  ktsnd does not listen at present, or accepts no more connections
  *   -errno      another error
  */

@@ -39,7 +39,7 @@ static void peer_announce(struct fabric *fabric, uint32_t vni, uint32_t node)
 	struct refusal refusal;
 
 	subnets_of(node, subnets);
-	bench_must(peer_set(&fabric->routing, vni, htonl(0xc6120000 + node), subnets, 2, &refusal) == 0,
+	bench_must(peer_set(&fabric->routing, vni, htonl(0xc6120000 + node), 0, subnets, 2, &refusal) == 0,
 		   "cannot add a peer");
 }
 

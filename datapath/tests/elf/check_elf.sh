@@ -8,7 +8,7 @@ set -eu
 export LC_ALL=C
 
 library=$1
-expected='__poll_chk __ppoll_chk __read_chk __recv_chk __recvfrom_chk bind close close_range closefrom connect dup dup2 dup3 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait fcntl fcntl64 fork getsockopt ioctl poll ppoll pselect read readv recv recvfrom recvmmsg recvmsg select send sendmmsg sendmsg sendto setsockopt shutdown socket write writev'
+expected='__poll_chk __ppoll_chk __read_chk __recv_chk __recvfrom_chk bind close close_range closefrom connect dup dup2 dup3 epoll_ctl epoll_pwait epoll_pwait2 epoll_wait fcntl fcntl64 fork getsockopt ioctl poll ppoll pselect read readv recv recvfrom recvmmsg recvmsg select send sendmmsg sendmsg sendto setsockopt shutdown socket syscall write writev'
 failed=0
 
 complain() {

@@ -126,7 +126,8 @@ static void pod_begin(bool network)
 							      .bridge = "",
 							      .receive = true},
 			       &refusal) == 0);
-	must(routing_peer_add(&fixture.node.routing, 42, inet_addr("10.9.0.3"), subnets, 2, &refusal) == 0);
+	must(routing_peer_add(&fixture.node.routing, 42, inet_addr("10.9.0.3"), 0, subnets, 2, &refusal) ==
+	     0);
 }
 
 static void path_remove(void)

@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { VXLAN_PORT = 4789, NOW_MS = 1000000 };
+enum { NOW_MS = 1000000 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
@@ -53,17 +53,19 @@ static void announcement_check(struct group_packet *packet, const uint8_t *data)
 		return;
 	memcpy(frame, data, HEADERS_BYTES);
 	bytes = group_announcement_build(frame + HEADERS_BYTES, GROUP_ANNOUNCEMENT_BYTES_MAX, &packet->list,
-					 packet->lifetime_s);
-	must(group_packet_parse(frame, HEADERS_BYTES + bytes, VXLAN_PORT, &again) == GROUP_ANNOUNCEMENT);
+					 packet->lifetime_s, packet->number, packet->sender_be);
+	must(group_packet_parse(frame, HEADERS_BYTES + bytes, &again) == GROUP_ANNOUNCEMENT);
 	must(again.list.everything || again.list.count == packet->list.count);
 	must(again.lifetime_s == packet->lifetime_s && again.vni == packet->vni);
+	must(again.numbered && again.number == packet->number && again.sender_be == packet->sender_be);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
 	static struct group_packet packet;
 
-	if (group_packet_parse(data, size, VXLAN_PORT, &packet) == GROUP_NOTHING)
+	(void)group_content_parse(data, size, &packet);
+	if (group_packet_parse(data, size, &packet) == GROUP_NOTHING)
 		return 0;
 	list_check(&packet.list);
 	peer_check(&packet);

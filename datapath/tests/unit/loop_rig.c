@@ -35,7 +35,6 @@ void rig_create(struct rig *rig, const struct rig_config *config)
 		.late_after_ns = config->late_after_ns,
 		.stale_after_ns = STALE_AFTER_NS,
 		.delta_ns = config->delta_ns,
-		.vxlan_port = 4789,
 		.cpu = -1,
 	};
 
@@ -125,7 +124,8 @@ static void books_check(const struct rig *rig)
 				 counter_read(&counters->late_gate) + counter_read(&counters->late_link) +
 				 counter_read(&counters->late_unresolved) +
 				 counter_read(&counters->late_clock) + counter_read(&counters->untimed));
-	assert_int_equal(sent - rig->sent_to_several + counter_read(&counters->copies_sent) + rig->withdrawn,
+	assert_int_equal(sent - rig->sent_to_several + counter_read(&counters->copies_sent) + rig->withdrawn +
+				 rig->announced,
 			 ktsn_port_fake_sent_count(rig->port));
 	assert_int_equal(ktsn_port_fake_buffers_in_use(rig->port), loop_pending(rig->loop));
 }
@@ -257,6 +257,7 @@ struct loop_route rig_route(enum loop_destination_state state)
 					},
 				.vni = 42,
 			},
+		.clear_port_be = htobe16(4789),
 		.payload_max_bytes = RIG_PAYLOAD_BYTES - 1,
 	};
 }

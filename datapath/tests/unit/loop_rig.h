@@ -38,6 +38,7 @@ struct rig {
 	uint32_t sent_to_several; /* messages that left in copies, as the test knows: rig_fini() counts frames
 				   */
 	uint32_t withdrawn;       /* frames that the test reported as withdrawn */
+	uint32_t announced;       /* announcements that were sent */
 };
 
 /* An application process. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Loads the examples in docs/control-protocol/ for tests of the control protocol. Include after unit_test.h.
+ * Loads the examples in docs/internals/control-protocol/ for tests of the control protocol. Include after
+ * unit_test.h.
  */
 #ifndef KTSN_TESTS_PROTOCOL_H
 #define KTSN_TESTS_PROTOCOL_H

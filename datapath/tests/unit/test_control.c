@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The control protocol compared with the examples in docs/control-protocol/, which the Go tests read as well:
- * ktsnd parses every request and writes every reply.
+ * The control protocol compared with the examples in docs/internals/control-protocol/, which the Go tests
+ * read as well: ktsnd parses every request and writes every reply.
  */
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -96,7 +96,7 @@ static const struct example {
 					     0xfa, 0xfb, 0xfc, 0xfd, 0xfe, 0xff, 0x20, 0x21, 0x22, 0x23}}}}}},
 	{"security-associations.request.json", {.type = CONTROL_SECURITY_ASSOCIATIONS, .limit = 100}},
 	{"flows.request.json", {.type = CONTROL_FLOWS, .limit = 100}},
-	{"peer-add.request.json", {.type = CONTROL_PEER_ADD, .vni = 42, EXAMPLE_SUBNETS}},
+	{"peer-add.request.json", {.type = CONTROL_PEER_ADD, .vni = 42, .port = 8472, EXAMPLE_SUBNETS}},
 	{"peer-del.request.json", {.type = CONTROL_PEER_DEL, .vni = 42}},
 	{"peers.request.json", {.type = CONTROL_PEERS, .limit = 100}},
 	{"groups.request.json", {.type = CONTROL_GROUPS, .limit = 100}},
@@ -312,7 +312,7 @@ TEST(status_matches_the_example)
 			    [4] = {.dropped = 1, .transmission_overrun = 1},
 			    [7] = {2, 900, 5, 2, 3}},
 		.counters = &counters,
-		.library_counts = {.kernel_path = 0, .unanswered = 6},
+		.library_counts = {.kernel_path = 0, .unanswered = 6, .off_network = 8},
 		.limit_refusals = 5,
 		.delivery = {.limited = 7, .failed = 4},
 		.ring_memory_bytes = 860160,
@@ -466,11 +466,40 @@ TEST(peers_match_the_example)
 {
 	static const struct subnet known[] = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET};
 	struct peer_subnet subnets[] = {{.subnet = known[0]}, {.subnet = known[1]}};
-	struct peer peer = {.vni = 42, .subnets = subnets, .subnet_count = 2};
+	struct peer unmeasured = {.vni = 43, .port = 8472, .subnets = subnets, .subnet_count = 1};
+	struct peer peer = {.vni = 42, .subnets = subnets, .subnet_count = 2, .next = &unmeasured};
 	struct node node = {.routing.peers = &peer};
+	int64_t now_ms = clock_monotonic_ms(), ago_ms;
+	json_t *reply, *health;
+	char *text;
 
-	peer.address_be = htonl(0xc0000202);
-	reply_compare("peers.reply.json", control_reply_list(&node, CONTROL_PEERS, 0, 100));
+	unmeasured.address_be = peer.address_be = htonl(0xc0000202);
+	peer.mtu_bytes = 1450;
+	peer.health = (struct peer_health){.listening_ms = now_ms - 3600000,
+					   .uplink_ms = now_ms - 12000,
+					   .announcements = {.received = UINT64_MAX - 2, .count = 64}};
+	text = control_reply_list(&node, CONTROL_PEERS, 0, 100);
+	reply = json_loads(text, 0, NULL);
+	free(text);
+	health = json_object_get(json_array_get(json_object_get(reply, "peers"), 0), "health");
+	ago_ms = json_integer_value(json_object_get(health, "uplink-ago-ms"));
+	assert_in_range(ago_ms, 12000, 12000 + clock_monotonic_ms() - now_ms);
+	assert_int_equal(json_integer_value(json_object_get(health, "listening-ms")) - ago_ms, 3588000);
+	json_object_set_new(health, "uplink-ago-ms", json_integer(12000));
+	json_object_set_new(health, "listening-ms", json_integer(3600000));
+	reply_compare("peers.reply.json", json_dumps(reply, JSON_COMPACT));
+	json_decref(reply);
+}
+
+TEST(peer_that_has_ended_has_no_health)
+{
+	struct peer peer = {.vni = 42, .health = {.listening_ms = 1, .ended = true}};
+	struct node node = {.routing.peers = &peer};
+	char *text = control_reply_list(&node, CONTROL_PEERS, 0, 100);
+
+	assert_non_null(strstr(text, "\"vni\":42"));
+	assert_null(strstr(text, "health"));
+	free(text);
 }
 
 TEST(groups_match_the_example)
@@ -710,6 +739,8 @@ static const struct bad_request {
 	{"{" V "\"request\":\"trace-start\",\"identity\":\"a b\",\"flow\":0}", "identity", "A-Z a-z 0-9"},
 	{"{" V "\"request\":\"trace-stop\",\"flow\":0}", "", "unknown field \"flow\""},
 	{"{" V "\"request\":\"peer-del\",\"vni\":1}", "address", "missing"},
+	{ADD_PEER("[\"10.0.0.0/8\"],\"port\":0"), "port", "from 1 to 65535"},
+	{ADD_PEER("[\"10.0.0.0/8\"],\"port\":65536"), "port", "from 1 to 65535"},
 	{SOCKET_DEL("7"), "identity", "string"},
 	{SOCKET_DEL("null"), "identity", "string"},
 	{SOCKET_DEL("\"\""), "identity", "not empty"},
@@ -949,17 +980,23 @@ TEST(refused_changes_have_no_effect)
 {
 	static const struct subnet subnets[] = {IPV4_SUBNET(10, 42, 2, 0, 24), IPV6_SUBNET},
 				   other = IPV4_SUBNET(10, 42, 3, 0, 24);
-	struct node node = {.routing.uplink.local_address_be = htonl(0xc0000201)};
+	struct node node = {
+		.routing.uplink = {.local_address_be = htonl(0xc0000201), .encrypted_port = 4793}};
 	struct events *events;
 	struct refusal refusal;
 
 	assert_int_equal(events_create(&events), 0);
 	assert_int_equal(pod_threads_create(&node.threads, events), 0);
-	assert_int_equal(routing_peer_add(&node.routing, 42, htonl(0xc0000202), subnets, 2, &refusal), 0);
-	assert_int_equal(routing_peer_add(&node.routing, 42, htonl(0xc0000201), &other, 1, &refusal),
+	assert_int_equal(routing_peer_add(&node.routing, 42, htonl(0xc0000202), 0, subnets, 2, &refusal), 0);
+	assert_int_equal(routing_peer_add(&node.routing, 42, htonl(0xc0000201), 0, &other, 1, &refusal),
 			 -EINVAL);
 	assert_string_equal(refusal.field, "address");
-	reply_compare("peers.reply.json", control_reply_list(&node, CONTROL_PEERS, 0, 100));
+	assert_int_equal(routing_peer_add(&node.routing, 42, htonl(0xc0000203), 4793, &other, 1, &refusal),
+			 -EINVAL);
+	assert_string_equal(refusal.field, "port");
+	page_check(control_reply_list(&node, CONTROL_PEERS, 0, 100), "peers", 1, 1);
+	assert_int_equal(node.routing.peers->address_be, htonl(0xc0000202));
+	assert_int_equal(node.routing.peers->subnet_count, 2);
 
 	assert_int_equal(endpoint_add(&node, "/no/such/netns", &refusal), -EINVAL);
 	assert_string_equal(refusal.field, "netns");
@@ -1004,8 +1041,8 @@ TEST(peers_are_found_by_the_longest_prefix)
 	struct node node = {0};
 	struct refusal refusal;
 
-	assert_int_equal(routing_peer_add(&node.routing, 42, 1, wide, 2, &refusal), 0);
-	assert_int_equal(routing_peer_add(&node.routing, 42, 2, narrow, 3, &refusal), 0);
+	assert_int_equal(routing_peer_add(&node.routing, 42, 1, 0, wide, 2, &refusal), 0);
+	assert_int_equal(routing_peer_add(&node.routing, 42, 2, 0, narrow, 3, &refusal), 0);
 	assert_int_equal(peer_of(&node, 42, "10.42.2.7"), 2);
 	assert_int_equal(peer_of(&node, 42, "10.42.3.7"), 1);
 	assert_int_equal(peer_of(&node, 42, "192.0.2.1"), 1);
@@ -1014,7 +1051,7 @@ TEST(peers_are_found_by_the_longest_prefix)
 	assert_int_equal(peer_of(&node, 42, "fd00:42:2:1::7"), 0);
 	assert_int_equal(peer_of(&node, 42, "2001:dbf::1"), 2);
 	assert_int_equal(peer_of(&node, 42, "2001:dc0::1"), 0);
-	assert_int_equal(routing_peer_add(&node.routing, 42, 1, wide, 1, &refusal), 0);
+	assert_int_equal(routing_peer_add(&node.routing, 42, 1, 0, wide, 1, &refusal), 0);
 	assert_int_equal(peer_of(&node, 42, "192.0.2.1"), 0);
 	assert_int_equal(node.routing.peer_count, 2);
 	node_close(&node);

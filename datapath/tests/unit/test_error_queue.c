@@ -12,7 +12,7 @@
 
 #include "unit_test.h"
 
-enum { ROOM = 128 };
+enum { ROOM = 160 };
 
 struct reader {
 	uint8_t data[ROOM];
@@ -75,6 +75,42 @@ TEST(control_messages_of_each_family)
 	report = report_of(AF_PACKET, "frame");
 	assert_int_equal(error_report_write(&report, &reader.message, 0), 5);
 	assert_control(&reader, 263, 16, 16);
+}
+
+TEST(time_stamp_comes_before_the_extended_error)
+{
+	static const uint8_t stamped[16] = {42, 0, 0, 0, 4, 0, 0, 0, 1, 0, 0, 0, 7, 0, 0, 0};
+	struct error_report report = {
+		.family = AF_INET6,
+		.code = KTSN_REPORT_STAMPS,
+		.stamp_kind = SCM_TSTAMP_SCHED,
+		.stamp_number = 7,
+		.stamp_ns = 3000000005,
+	};
+	const size_t stamps_bytes = CMSG_SPACE(sizeof(struct scm_timestamping));
+	struct scm_timestamping stamps;
+	const struct cmsghdr *error;
+	struct reader reader;
+
+	reader_init(&reader, ROOM, ROOM);
+	assert_int_equal(error_report_write(&report, &reader.message, 0), 0);
+	assert_int_equal(reader.message.msg_flags, MSG_ERRQUEUE);
+	assert_int_equal(reader.message.msg_controllen,
+			 stamps_bytes + CMSG_SPACE(16 + sizeof(struct sockaddr_in6)));
+	assert_int_equal(((const struct cmsghdr *)reader.control)->cmsg_level, SOL_SOCKET);
+	assert_int_equal(((const struct cmsghdr *)reader.control)->cmsg_type, SCM_TIMESTAMPING);
+	memcpy(&stamps, reader.control + CMSG_LEN(0), sizeof(stamps));
+	assert_int_equal(stamps.ts[0].tv_sec, 3);
+	assert_int_equal(stamps.ts[0].tv_nsec, 5);
+	error = (const struct cmsghdr *)(reader.control + stamps_bytes);
+	assert_int_equal(error->cmsg_level, IPPROTO_IPV6);
+	assert_memory_equal(CMSG_DATA(error), stamped, sizeof(stamped));
+
+	/* Without room for the second one. */
+	reader_init(&reader, ROOM, stamps_bytes + 8);
+	assert_int_equal(error_report_write(&report, &reader.message, 0), 0);
+	assert_int_equal(reader.message.msg_controllen, stamps_bytes);
+	assert_int_equal(reader.message.msg_flags, MSG_ERRQUEUE | MSG_CTRUNC);
 }
 
 TEST(IPv6_sockets_get_their_address)

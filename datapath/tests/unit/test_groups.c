@@ -85,12 +85,14 @@ static struct frame mld(const uint8_t *message, uint8_t bytes)
 	return frame;
 }
 
+enum { NUMBER = 0x01020304 };
+
 static struct frame announcement(const struct group_list *list, uint16_t lifetime_s)
 {
 	struct frame frame = tunnelled(group_announcement_mac, GROUP_ETHERTYPE);
 
 	frame.count += group_announcement_build(frame.bytes + frame.count, GROUP_ANNOUNCEMENT_BYTES_MAX, list,
-						lifetime_s);
+						lifetime_s, NUMBER, inet_addr("192.0.2.2"));
 	return frame;
 }
 
@@ -102,7 +104,7 @@ static struct group_packet *parse(const struct frame *frame)
 
 	assert_non_null(bytes);
 	memcpy(bytes, frame->bytes, frame->count);
-	(void)group_packet_parse(bytes, frame->count, PORT, &packet);
+	(void)group_packet_parse(bytes, frame->count, &packet);
 	free(bytes);
 	return &packet;
 }
@@ -133,10 +135,50 @@ TEST(announcement_round_trip)
 
 	assert_int_equal(packet->message, GROUP_ANNOUNCEMENT);
 	assert_int_equal(packet->vni, VNI);
+	assert_int_equal(packet->port, PORT);
 	assert_int_equal(packet->node_be, inet_addr("192.0.2.2"));
 	assert_int_equal(packet->lifetime_s, LIFETIME_S);
 	assert_false(packet->list.everything);
 	ASSERT_GROUPS(&packet->list, "239.1.2.2", "239.1.2.3", "ff15::1:2");
+	assert_true(packet->numbered);
+	assert_int_equal(packet->number, NUMBER);
+	assert_int_equal(packet->sender_be, inet_addr("192.0.2.2"));
+}
+
+/* Behind a tunnel a frame has no outer headers. */
+TEST(announcement_at_a_tunnel)
+{
+	const struct group_list list = {.count = 1, .groups = {address_of("239.1.2.3")}};
+	struct frame frame = announcement(&list, LIFETIME_S);
+	struct group_packet packet = {.sender_be = 1};
+
+	assert_int_equal(group_content_parse(frame.bytes + KTSN_TUNNEL_HEADER_BYTES,
+					     frame.count - KTSN_TUNNEL_HEADER_BYTES, &packet),
+			 GROUP_ANNOUNCEMENT);
+	assert_int_equal(packet.sender_be, inet_addr("192.0.2.2"));
+	assert_int_equal(packet.number, NUMBER);
+	ASSERT_GROUPS(&packet.list, "239.1.2.3");
+	assert_int_equal(group_content_parse(frame.bytes + KTSN_TUNNEL_HEADER_BYTES,
+					     frame.count - KTSN_TUNNEL_HEADER_BYTES - 1, &packet),
+			 GROUP_NOTHING);
+}
+
+/* A ktsnd of 0.1.0 reads the groups of a newer one, and a newer one its announcements without number and
+ * address. */
+TEST(announcement_is_compatible)
+{
+	static const uint8_t golden[] = {'K', 'T', 'S', 'G', 1, 6, 0, LIFETIME_S, 0,   1, 0, 0,
+					 239, 1,   2,   3,   1, 2, 3, 4,          192, 0, 2, 2};
+	const struct group_list list = {.count = 1, .groups = {address_of("239.1.2.3")}};
+	struct frame frame = announcement(&list, LIFETIME_S);
+
+	assert_memory_equal(frame.bytes + frame.count - sizeof(golden), golden, sizeof(golden));
+	frame.count -= 8;
+	frame.bytes[frame.count - 11] = 0;
+	assert_int_equal(parse(&frame)->message, GROUP_ANNOUNCEMENT);
+	assert_false(parse(&frame)->numbered);
+	assert_int_equal(parse(&frame)->sender_be, 0);
+	ASSERT_GROUPS(&parse(&frame)->list, "239.1.2.3");
 }
 
 TEST(overlong_list_announces_everything)
@@ -221,7 +263,7 @@ TEST(frames_outside_the_tunnel_are_ignored)
 	static const struct {
 		size_t at;
 		uint8_t value;
-	} changes[] = {{13, 0x06}, {14, 0x44}, {20, 0x20}, {23, 6}, {37, 0}, {42, 0}};
+	} changes[] = {{13, 0x06}, {14, 0x44}, {20, 0x20}, {23, 6}, {42, 0}};
 	static const uint8_t report[] = {0x16, 0, 0, 0, 239, 1, 2, 3};
 
 	for (size_t i = 0; i < sizeof(changes) / sizeof(changes[0]); i++) {
@@ -358,4 +400,36 @@ TEST(excess_reports_select_everything)
 	assert_true(peer_groups_expire(&known.groups, 262 * S));
 	assert_false(wants(&known, "239.9.9.9", 262 * S));
 	peer_groups_fini(&known.groups);
+}
+
+/* ---- loss ---- */
+
+static uint32_t lost(struct peer_announcements *announcements, uint32_t number)
+{
+	peer_announcements_take(announcements, number);
+	return peer_announcements_lost(announcements);
+}
+
+TEST(lost_announcements_are_counted)
+{
+	struct peer_announcements peer = {.count = 0};
+
+	assert_int_equal(lost(&peer, 7), 0);
+	assert_int_equal(lost(&peer, 8), 0);
+	assert_int_equal(lost(&peer, 10), 1);
+	assert_int_equal(lost(&peer, 10), 1);
+	assert_int_equal(peer.count, 4);
+	/* The peer's ktsnd has been started again. */
+	assert_int_equal(lost(&peer, 0), 1);
+	assert_int_equal(peer.count, 5);
+	for (uint32_t number = 1; number < 62; number++)
+		assert_int_equal(lost(&peer, number), 1);
+	assert_int_equal(peer.count, 64);
+	assert_int_equal(lost(&peer, 62), 0);
+	assert_int_equal(lost(&peer, 100), 37);
+	assert_int_equal(lost(&peer, 1000000), 63);
+	/* A network that is not encrypted any more. */
+	peer.count = 0;
+	assert_int_equal(lost(&peer, 5), 0);
+	assert_int_equal(peer.count, 1);
 }

@@ -234,6 +234,29 @@ TEST_F(refused_frame_keeps_its_number)
 	assert_int_equal(frames_check(bench).sequence[0], 10);
 }
 
+/* An announcement waits while departures are dense, and leaves sealed and in order with them. */
+TEST_F(announcements_are_numbered_with_messages)
+{
+	enum { MESSAGES = 20 };
+	struct bench *bench = *state;
+	struct loop_command announce = {
+		.type = COMMAND_ANNOUNCE, .route = route_of(LOOP_REQUIRED, NODE_A), .payload = "announced"};
+
+	loop_command(bench->rig.loop, &announce); /* dropped: there is no association */
+	rig_wait_commands(&bench->rig);
+	association_set(bench, association_create(SPI_FIRST, NODE_A));
+	for (unsigned int i = 0; i < MESSAGES; i++)
+		bench_send_number(bench, i, clock_tai_ns() + 20 * MS);
+	loop_command(bench->rig.loop, &announce);
+	loop_command(bench->rig.loop, &announce);
+	bench_wait_sent(bench, MESSAGES);
+	for (int i = 0; i < 1000 && ktsn_port_fake_sent_count(bench->rig.port) < MESSAGES + 2; i++)
+		usleep(1000);
+	assert_int_equal(frames_check(bench).sealed, MESSAGES + 2);
+	assert_int_equal(counter_read(&bench->counters->sent), MESSAGES);
+	bench->rig.announced = 2;
+}
+
 TEST_F(failed_numbers_are_not_reused)
 {
 	struct bench *bench = *state;

@@ -3,6 +3,7 @@
  * Peers by the thousand: the cost of a look-up does not grow with their number. The cost is the number of
  * compared table entries, not time.
  */
+#include "encryption.h"
 #include "peers.h"
 #include "routing.h"
 
@@ -43,7 +44,8 @@ static void peer_announce(struct routing *routing, uint32_t network, uint32_t no
 	struct subnet subnets[2];
 
 	subnets_of(network, node, subnets);
-	assert_int_equal(routing_peer_add(routing, network + 1, node_address(node), subnets, 2, &refusal), 0);
+	assert_int_equal(routing_peer_add(routing, network + 1, node_address(node), 0, subnets, 2, &refusal),
+			 0);
 }
 
 static int set_up(void **state)
@@ -149,11 +151,35 @@ TEST_F(new_subnets_replace_old_ones)
 	struct subnet subnets[2];
 
 	subnets_of(0, NODES + 1, subnets);
-	assert_int_equal(routing_peer_add(routing, 1, node_address(17), subnets, 1, &refusal), 0);
+	assert_int_equal(routing_peer_add(routing, 1, node_address(17), 0, subnets, 1, &refusal), 0);
 	assert_null(peer_of_address(routing, 1, &address));
 	address = address_of_node(0, NODES + 1, true);
 	assert_int_equal(peer_of_address(routing, 1, &address)->address_be, node_address(17));
 	assert_int_equal(routing->peer_count, NETWORKS * NODES);
+}
+
+TEST_F(network_has_the_port_of_its_peers)
+{
+	struct routing *routing = *state;
+	struct loop_route frames = {.encryption = LOOP_CLEAR};
+	struct refusal refusal;
+	struct subnet subnets[2];
+
+	routing->uplink.vxlan_port = 4789;
+	assert_int_equal(encryption_init(routing), 0);
+	subnets_of(0, NODES - 1, subnets);
+	assert_int_equal(routing_peer_add(routing, 1, node_address(NODES - 1), 8472, subnets, 2, &refusal),
+			 0);
+	assert_int_equal(peer_network_port(routing, 1), 8472);
+	assert_int_equal(peer_network_port(routing, 2), 4789);
+	encryption_route_fill(routing, 1, &frames);
+	assert_int_equal(frames.tunnel.outer.destination_port_be, htons(8472));
+	assert_int_equal(encryption_network_set(routing, 1, LOOP_PREFERRED, &refusal), 0);
+	routing->uplink.encrypted_port = 4793;
+	encryption_route_fill(routing, 1, &frames);
+	assert_int_equal(frames.tunnel.outer.destination_port_be, htons(4793));
+	assert_int_equal(frames.clear_port_be, htons(8472));
+	encryption_fini(routing);
 }
 
 /* While nodes swap their subnets, two nodes have the same one. */
@@ -165,7 +191,7 @@ TEST_F(last_node_of_a_shared_subnet_counts)
 	struct subnet subnets[2];
 
 	subnets_of(0, 5, subnets);
-	assert_int_equal(routing_peer_add(routing, 1, node_address(6), subnets, 2, &refusal), 0);
+	assert_int_equal(routing_peer_add(routing, 1, node_address(6), 0, subnets, 2, &refusal), 0);
 	assert_int_equal(peer_of_address(routing, 1, &address)->address_be, node_address(6));
 	assert_int_equal(routing_peer_del(routing, 1, node_address(6)), 0);
 	assert_int_equal(peer_of_address(routing, 1, &address)->address_be, node_address(5));

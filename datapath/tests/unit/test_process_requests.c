@@ -319,6 +319,30 @@ TEST_F(foreign_memory_is_not_taken)
 	hang_up(&application);
 }
 
+TEST_F(processes_above_the_limit_learn_the_reason)
+{
+	struct application first, second, third;
+
+	pod_at(0)->quota->limits.processes = 2;
+	first = application_connect(0);
+	second = application_connect(0);
+	third = application_connect(0);
+	/* A connection without a ring takes nobody's place. */
+	assert_int_equal(ask(&first, KTSN_APP_HELLO, -1), 0);
+	assert_int_equal(ask(&second, KTSN_APP_HELLO, -1), 0);
+	assert_int_equal(ask(&third, KTSN_APP_HELLO, -1), -EMFILE);
+	assert_int_equal(bed.node.limit_refusals, 1);
+	assert_true(pod_at(0)->processes_warned);
+	close(third.fd);
+	close(first.ring_fd);
+	close(first.fd);
+	close(second.ring_fd);
+	hang_up(&second);
+	third = begun(0);
+	close(third.ring_fd);
+	hang_up(&third);
+}
+
 TEST_F(kept_rings_count_for_the_pod)
 {
 	int kept[RINGS_OF_POD];

@@ -5,6 +5,7 @@
 #include "container_of.h"
 #include "doorbells.h"
 #include "pod_thread.h"
+#include "process_requests.h"
 #include "unix_socket.h"
 
 #include <semaphore.h>
@@ -13,12 +14,12 @@
 
 #include "node_bench.h"
 
-enum { ALLOWED = 3, QUIET_MS = 200 };
+enum { PROCESSES = 3, ALLOWED = PROCESSES + CONNECTIONS_REFUSED_MAX, QUIET_MS = 200 };
 
 static int set_up(void **state)
 {
 	const struct uplink uplink = {.interface = "lo", .link_index = 1, .mtu_bytes = 1500};
-	const struct quota_limits limits = {ALLOWED, 16, 1 << 20, PACKETS, 0, 0, INT64_MAX};
+	const struct quota_limits limits = {PROCESSES, 16, 1 << 20, PACKETS, 0, 0, INT64_MAX};
 	struct refusal refusal;
 
 	node_bench_init();

@@ -481,8 +481,10 @@ TEST_F(status_has_the_reasons_for_no_ring)
 
 	assert_int_equal(close_for(application, KTSN_APP_RECEIVE_CLOSE_OPTION, fd), 0);
 	assert_int_equal(close_for(application, KTSN_APP_RECEIVE_CLOSE_FILTER, fd), 0);
+	assert_int_equal(close_for(application, KTSN_APP_RECEIVE_CLOSE_IO_URING, fd), 0);
+	assert_int_equal(the_pod()->receive.why, RECEIVE_IO_URING);
 	assert_int_equal(close_for(application, 200, fd), 0); /* of a later library */
-	assert_int_equal(the_pod()->receive.refused, 2);
+	assert_int_equal(the_pod()->receive.refused, 3);
 	assert_int_equal(the_pod()->receive.refusals[RECEIVE_OPTION], 1);
 	assert_int_equal(the_pod()->receive.refusals[RECEIVE_FILTER], 1);
 	answer = ask(application, KTSN_APP_RECEIVE_OPEN, fd);

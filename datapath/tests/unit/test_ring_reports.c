@@ -77,6 +77,42 @@ static uint32_t free_slots(const struct ring_pair *pair)
 
 #define PAIR_TEST(name) TEST_WITH(name, set_up, ring_pair_tear_down)
 
+/* Both time stamps of a message are read one after the other, and before those of the next one. */
+PAIR_TEST(time_stamps_are_read_one_by_one)
+{
+	struct ring_pair *pair = *state;
+	const struct ktsn_ring_message message = {
+		.flow = FLOW,
+		.payload_bytes = 1,
+		.called_tai_ns = 4711,
+		.stamps = KTSN_STAMP_SCHED | KTSN_STAMP_SOFTWARE | 0x80,
+		.stamp_number = 77,
+	};
+	struct ktsn_ring_taken taken;
+	struct ktsn_ring_report report;
+
+	assert_int_equal(ring_pair_send(pair, &message, "x", NULL), 0);
+	assert_int_equal(ktsn_ring_take(&pair->consumer, &taken), 1);
+	assert_int_equal(taken.stamps, KTSN_STAMP_SCHED | KTSN_STAMP_SOFTWARE);
+	ktsn_ring_stamp(&pair->consumer, taken.slot, 4712);
+	ktsn_ring_report(&pair->consumer, taken.slot, KTSN_REPORT_STAMPS, 0);
+	report_text(pair, FLOW, "later");
+	for (int i = 0; i < 2; i++) {
+		assert_int_equal(ktsn_ring_report_take(&pair->producer, FLOW, &report), 0);
+		assert_int_equal(report.code, KTSN_REPORT_STAMPS);
+		assert_int_equal(report.stamp_number, 77);
+		assert_int_equal(report.called_tai_ns, 4711);
+		assert_int_equal(report.departed_tai_ns, 4712);
+		if (i == 0)
+			ktsn_ring_report_keep(&pair->producer, report.slot, KTSN_STAMP_SOFTWARE);
+	}
+	assert_int_equal(report.stamps, KTSN_STAMP_SOFTWARE);
+	ktsn_ring_report_done(&pair->producer, report.slot);
+	assert_report(pair, FLOW, "later");
+	assert_no_report(pair, FLOW);
+	assert_int_equal(free_slots(pair), SLOTS);
+}
+
 PAIR_TEST(reading_a_report_frees_its_slot)
 {
 	struct ring_pair *pair = *state;

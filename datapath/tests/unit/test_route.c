@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Sockets of a network namespace in which the pod has no endpoint until later. The test takes the place of
- * ktsnd.
+ * Sockets of a network namespace in which the pod has no endpoint until later, and destinations to which the
+ * pod's routes lead past its networks. The test takes the place of ktsnd.
  */
 #include "clock.h"
 #include "route.h"
@@ -11,6 +11,7 @@
 #include "ring_pair.h"
 
 #include <errno.h>
+#include <stdlib.h>
 #include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
@@ -26,6 +27,7 @@ static struct {
 	struct flow *flow;
 	int fd;
 	int asked;                     /* the number of requests to ktsnd */
+	int registered;                /* of which register the socket */
 	bool silent;                   /* no answer */
 	struct ktsn_app_reply answers; /* otherwise this answer */
 } process;
@@ -44,6 +46,7 @@ int __wrap_session_request(struct session *session, const struct ktsn_app_reques
 			   struct ktsn_app_reply *reply)
 {
 	process.asked++;
+	process.registered += request->type == KTSN_APP_FLOW_OPEN;
 	*reply = process.answers;
 	return process.silent ? -ETIMEDOUT : 0;
 }
@@ -56,6 +59,9 @@ static const struct ktsn_app_reply no_endpoint = {
 	.status = -EPERM, .route = KTSN_APP_ROUTE_KERNEL, .flow = KTSN_APP_NONE};
 static const struct ktsn_app_reply has_endpoint = {
 	.route = KTSN_APP_ROUTE_TSN, .flow = NUMBER, .destination = 1, .payload_max_bytes = PAYLOAD};
+
+static const struct ktsn_app_reply off_network = {
+	.route = KTSN_APP_ROUTE_KERNEL, .flow = NUMBER, .flags = KTSN_APP_OFF_NETWORK};
 
 static int set_up(void **state)
 {
@@ -88,6 +94,23 @@ static uint32_t route(void)
 	return route.destination.route;
 }
 
+static uint64_t refused(void)
+{
+	return atomic_load(&process.session.ring.header->off_network);
+}
+
+static long result_to(const struct ktsn_app_key *key)
+{
+	struct route route = {.session = &process.session};
+
+	return route_find(process.flow, process.fd, key, MSG_DONTWAIT, &route);
+}
+
+static long result(void)
+{
+	return result_to(NULL);
+}
+
 /* Keeps sending until ktsnd has been asked this often. */
 static void send_until_asked(int times, uint32_t expected)
 {
@@ -112,6 +135,75 @@ TEST_F(later_endpoint_gets_the_messages)
 	for (int i = 0; i < 1000; i++)
 		assert_int_equal(route(), KTSN_APP_ROUTE_TSN);
 	assert_int_equal(process.asked, 0);
+}
+
+TEST_F(messages_off_the_network_are_refused_until_it_has_a_route)
+{
+	uint64_t count = 0;
+
+	process.answers = off_network;
+	for (int64_t began_ms = monotonic_ms(); process.asked < 3; count++) {
+		assert_true(monotonic_ms() - began_ms < TIMEOUT_MS);
+		assert_int_equal(result(), -ENETUNREACH);
+	}
+	assert_int_equal(refused(), count);
+	process.answers = has_endpoint;
+	for (int64_t began_ms = monotonic_ms(); result(); usleep(100))
+		assert_true(monotonic_ms() - began_ms < TIMEOUT_MS);
+	assert_int_equal(route(), KTSN_APP_ROUTE_TSN);
+}
+
+/* The socket's other destinations stay, and so do their numbers. */
+TEST_F(only_a_destination_off_the_network_is_asked_for_again)
+{
+	const struct ktsn_app_key off = {.port_be = 1}, on = {.port_be = 2};
+
+	process.answers = has_endpoint;
+	assert_int_equal(result_to(&on), 0);
+	process.answers = off_network;
+	process.asked = 0;
+	for (int64_t began_ms = monotonic_ms(); process.asked < 12; usleep(100)) {
+		assert_true(monotonic_ms() - began_ms < TIMEOUT_MS);
+		assert_int_equal(result_to(&off), -ENETUNREACH);
+		assert_int_equal(result_to(&on), 0);
+	}
+	assert_int_equal(process.registered, 1);
+	process.answers = has_endpoint;
+	for (int64_t began_ms = monotonic_ms(); result_to(&off); usleep(100))
+		assert_true(monotonic_ms() - began_ms < TIMEOUT_MS);
+}
+
+TEST_F(new_number_has_no_reports_of_another_socket)
+{
+	const struct ktsn_ring_message message = {.flow = NUMBER, .payload_bytes = 1};
+	struct ktsn_ring_taken taken;
+
+	assert_int_equal(ring_pair_send(&process.pair, &message, "x", NULL), 0);
+	assert_int_equal(ktsn_ring_take(&process.pair.consumer, &taken), 1);
+	ktsn_ring_report(&process.pair.consumer, taken.slot, KTSN_REPORT_STAMPS, 0);
+	process.answers = has_endpoint;
+	assert_int_equal(route(), KTSN_APP_ROUTE_TSN);
+	assert_false(ktsn_ring_report_waits(&process.session.ring, NUMBER));
+	assert_int_equal(ring_pair_state(&process.pair, taken.slot), KTSN_SLOT_FREE);
+}
+
+TEST_F(messages_off_the_network_pass_on_request)
+{
+	process.answers = off_network;
+	setenv("KTSN_OFF_NETWORK", "pass", 1);
+	assert_int_equal(route(), KTSN_APP_ROUTE_KERNEL);
+	setenv("KTSN_OFF_NETWORK", "refuse", 1);
+	assert_int_equal(result(), -ENETUNREACH);
+	unsetenv("KTSN_OFF_NETWORK");
+	assert_int_equal(refused(), 1);
+}
+
+TEST_F(messages_to_the_host_are_the_kernels)
+{
+	process.answers = off_network;
+	process.answers.flags = 0;
+	assert_int_equal(route(), KTSN_APP_ROUTE_KERNEL);
+	assert_int_equal(refused(), 0);
 }
 
 TEST_F(requests_are_limited)

@@ -2,6 +2,7 @@
 /*
  * Threads that wait for space in a send, and what wakes them. The test takes the place of ktsnd.
  */
+#include "epoll_record.h"
 #include "flow_end.h"
 #include "flow_table.h"
 #include "internal_fds.h"
@@ -120,6 +121,33 @@ TEST_F(own_freed_slot_ends_the_wait)
 	pthread_join(thread, NULL);
 	assert_ptr_equal(flow_remove(OWN_FD), process.flow);
 	(void)flow_release(process.flow);
+}
+
+/* A send without space. While it fails, the slot becomes free. */
+static long attempt_without_space(void *attempts)
+{
+	if (++*(int *)attempts > 1)
+		return 1;
+	ktsn_ring_report_done(&process.session.ring, process.slots[0]);
+	return -EAGAIN;
+}
+
+/* epoll reports a full socket as writable to a loop that changes its sets by io_uring. */
+TEST_F(send_of_a_process_with_an_io_uring_waits_a_moment)
+{
+	int fd = socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0), attempts = 0;
+
+	process.session.socket_fd = -1;
+	assert_int_equal(space_try(&process.session, process.flow, fd, 0, attempt_without_space, &attempts),
+			 -EAGAIN);
+	assert_int_equal(attempts, 1);
+	epoll_unseen_set();
+	assert_int_equal(ktsn_ring_claim(&process.session.ring, &process.slots[0]), 0);
+	attempts = 0;
+	assert_int_equal(space_try(&process.session, process.flow, fd, 0, attempt_without_space, &attempts),
+			 1);
+	assert_int_equal(attempts, 2);
+	close(fd);
 }
 
 /* Like calls that read the error queue. */

@@ -13,11 +13,11 @@ import (
 	"github.com/danielgtaylor/huma/v2/adapters/humago"
 )
 
-var update = flag.Bool("update", false, "write docs/federation.openapi.json")
+var update = flag.Bool("update", false, "write docs/reference/federation.openapi.json")
 
 // TestDocumentIsUpToDate compares the OpenAPI document, which depends only on the types, with the one in docs.
 func TestDocumentIsUpToDate(t *testing.T) {
-	const path = "../../../docs/federation.openapi.json"
+	const path = "../../../docs/reference/federation.openapi.json"
 	api := humago.New(http.NewServeMux(), config())
 	(&API{}).register(api)
 	text, err := json.MarshalIndent(api.OpenAPI(), "", "  ")

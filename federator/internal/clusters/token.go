@@ -38,6 +38,10 @@ const (
 	// knownTries and knownPoll are how often, and at which interval, the hub is asked whether it knows a new token.
 	knownTries = 40
 	knownPoll  = 50 * time.Millisecond
+)
+
+// Annotations and labels of a hub's objects.
+const (
 	// clusterLabel of a token names the cluster for which it was created.
 	clusterLabel = "federation.kubernetsn.io/cluster"
 )

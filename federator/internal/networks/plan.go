@@ -18,8 +18,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
-// reasonSpanInvalid: the ranges cannot be divided as spec.span requires.
-const reasonSpanInvalid = "SpanInvalid"
+// Reasons of conditions that only a hub sets.
+const (
+	// reasonSpanInvalid : the ranges cannot be divided as spec.span requires.
+	reasonSpanInvalid = "SpanInvalid"
+)
 
 // plan is the desired state of a network.
 type plan struct {

@@ -12,8 +12,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/federator/internal/spread"
 )
 
-// scheduleAnnotation of a network's override policy identifies the schedule for which it has a base time.
-const scheduleAnnotation = "federation.kubernetsn.io/schedule"
+// Annotations and labels of a hub's objects.
+const (
+	// scheduleAnnotation of a network's override policy identifies the schedule for which it has a base time.
+	scheduleAnnotation = "federation.kubernetsn.io/schedule"
+)
 
 func (s *Reconciler) owner(network *tsn.TSNNetwork) *spread.Owner {
 	return &spread.Owner{Client: s.Client, Live: s.Live, Object: network, Kind: "TSNNetwork", Label: tsn.NetworkLabel, Value: network.Name, Word: "network"}

@@ -20,9 +20,13 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
+// Annotations and labels of a hub's objects.
 const (
-	// elementLabel tells the planner the chain element of a pod: the hub does not know the pod's own labels.
+	// elementLabel has the chain element of a pod, because the hub does not know the pod's own labels.
 	elementLabel = "federation.kubernetsn.io/element"
+)
+
+const (
 	// firstInterface is the lowest interface number in endpoints of the federator's links. Operators begin with 0, so
 	// that neither has to know the other's.
 	firstInterface = 5000

@@ -16,10 +16,11 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
+// Reasons of conditions that only a hub sets.
 const (
-	// reasonPartsInvalid: the ranges cannot be divided, or would be divided differently than before.
+	// reasonPartsInvalid : the ranges cannot be divided, or would be divided differently than before.
 	reasonPartsInvalid = "PartsInvalid"
-	// reasonClusterUnknown: spec.clusters names a cluster that is not a member.
+	// reasonClusterUnknown : spec.clusters names a cluster that is not a member.
 	reasonClusterUnknown = "ClusterUnknown"
 )
 

@@ -13,13 +13,15 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/linkledger"
 )
 
+// Reasons of conditions that only a hub sets.
 const (
-	// reasonShareUsedUp: the hub has linked as many clients of a cluster as its share of the hub's part allows, which
-	// depends on what other clusters ask for.
+	// reasonShareUsedUp : the hub has linked as many clients of a cluster as the cluster's share of the hub's addresses
+	// allows. The share depends on the requests of the other clusters.
 	reasonShareUsedUp = "ShareUsedUp"
-	// maxQuota limits a cluster's share of a large part, because the links of all services use numbers of one part.
-	maxQuota = 4096
 )
+
+// maxQuota limits a cluster's share of a large part, because the links of all services use numbers of one part.
+const maxQuota = 4096
 
 // room returns how many clients the hub can link with the addresses and numbers of its part.
 func room(service *tsn.TSNService, p *plan) int {

@@ -16,13 +16,13 @@ import (
 
 // Reasons of conditions that only a hub sets.
 const (
-	// ReasonWaiting: clusters have not taken the object yet.
+	// ReasonWaiting : clusters have not applied the object yet.
 	ReasonWaiting = "WaitingForClusters"
-	// ReasonUnready: clusters have taken the object, and it is not ready there.
+	// ReasonUnready : clusters have applied the object, but it is not ready there.
 	ReasonUnready = "ClustersNotReady"
-	// ReasonUntrusted: a cluster's report is invalid and is not passed on to other clusters.
+	// ReasonUntrusted : a cluster's report is invalid and is not passed on to other clusters.
 	ReasonUntrusted = "ReportRefused"
-	// ReasonForeign: an object with the needed name was created by somebody else.
+	// ReasonForeign : an object with the required name exists that the federator did not create.
 	ReasonForeign = "ForeignObject"
 )
 

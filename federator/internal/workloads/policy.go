@@ -23,10 +23,14 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/federation"
 )
 
-// manifestAnnotation of a policy changes with each deployment. If a workload is deployed twice at the same time, the
-// second change of the policy fails, and the first caller sees that the policy changed. It is random, so that readers
-// of policies learn nothing about manifests.
-const manifestAnnotation = "federation.kubernetsn.io/manifest"
+// Annotations and labels of a hub's objects.
+const (
+	// manifestAnnotation of a policy has a random value that changes with each deployment of the workload.
+	//
+	// If a workload is deployed twice at the same time, the second change of the policy fails, and the first caller sees
+	// that the policy changed. Readers of policies learn nothing about manifests.
+	manifestAnnotation = "federation.kubernetsn.io/manifest"
+)
 
 // newPolicy returns the policy of a workload. Clusters keep the objects when the hub deletes them, unless the federator
 // has withdrawn that before. So nothing is deleted that nobody asked to delete, for example by an agent that comes back

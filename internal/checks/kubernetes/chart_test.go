@@ -29,7 +29,7 @@ var renderings = map[string][]string{
 		"clock.ptp.interfaces[0].role=grandmaster,clock.ptp.interfaces[1].name=b,clock.ptp.interfaces[1].nodeSelector.clock=b"},
 	"with clocks of network cards": {"--set", "clock.mode=ptp"},
 	"with all that a cluster may ask for": {"--set", "agent.inspectPrograms=false,agent.metricsPort=0,multus.namespaces={a,b},namespace.create=false," +
-		"image.pullSecrets[0].name=x,nodeSelector.a=b,tolerations[0].operator=Exists,operator.tolerations[0].operator=Exists,podAnnotations.a=b"},
+		"openshift.securityContextConstraints=true,image.pullSecrets[0].name=x,nodeSelector.a=b,tolerations[0].operator=Exists,operator.tolerations[0].operator=Exists,podAnnotations.a=b"},
 }
 
 // render runs `helm template` for a Kubernetes version, hooks included.
@@ -96,6 +96,19 @@ func TestChartFitsEachVersion(t *testing.T) {
 	}
 }
 
+// podSpecs returns the specifications of pods in an object.
+func podSpecs(value object) (all []object) {
+	if _, has := value["containers"].([]any); has {
+		all = append(all, value)
+	}
+	for _, field := range value {
+		if inside, ok := field.(object); ok {
+			all = append(all, podSpecs(inside)...)
+		}
+	}
+	return all
+}
+
 func checkObject(t *testing.T, described *description, version string, checked object) {
 	t.Helper()
 	group, _, _ := strings.Cut(checked["apiVersion"].(string), "/")
@@ -105,6 +118,11 @@ func checkObject(t *testing.T, described *description, version string, checked o
 	}
 	if err := described.problem(version, checked); err != nil {
 		t.Errorf("%s: %v", title, err)
+	}
+	for _, spec := range podSpecs(checked) {
+		if nodes, _ := spec["nodeSelector"].(object); nodes["kubernetes.io/arch"] != "amd64" {
+			t.Errorf("%s: its pods run on nodes with %v, and the images are for amd64", title, nodes)
+		}
 	}
 	for _, inside := range carried(t, checked) {
 		checkObject(t, described, version, inside)

@@ -48,6 +48,9 @@ const DefaultSystem = "kubernetsn-system"
 // requestTimeout is the timeout of one request.
 const requestTimeout = 15 * time.Second
 
+// ErrNotConfigured is returned if neither an option nor the environment names a cluster.
+var ErrNotConfigured = errors.New("no cluster is configured; name a kubeconfig with --kubeconfig or KUBECONFIG")
+
 // Open finds the API server as kubectl does: by a file, else by KUBECONFIG, else by ~/.kube/config; of several clusters
 // in it the current one, or that of the context.
 func Open(kubeconfig, contextName, system string) (*Cluster, error) {
@@ -56,7 +59,7 @@ func Open(kubeconfig, contextName, system string) (*Cluster, error) {
 	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: contextName}).ClientConfig()
 	switch {
 	case clientcmd.IsEmptyConfig(err):
-		return nil, errors.New("no cluster is configured; name a kubeconfig with --kubeconfig or KUBECONFIG")
+		return nil, ErrNotConfigured
 	case err != nil:
 		return nil, fmt.Errorf("find the cluster: %w", err)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
 
-const clockMend = "docs/clocks.md says how clocks are kept; `ktsn node clock` on the node shows the state of this one"
+const clockMend = "docs/guide/clocks.md says how clocks are kept; `ktsn node clock` on the node shows the state of this one"
 
 // clock reports the state of a node's clock. Faults are notes: the condition of a network that needs a better clock has its own finding.
 func (d *Doctor) clock(node *v1alpha1.TSNNode) {

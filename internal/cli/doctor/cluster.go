@@ -8,6 +8,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
@@ -35,11 +36,12 @@ func (d *Doctor) CheckCluster(ctx context.Context) ([]Finding, error) {
 	case err != nil:
 		d.unreadable("networks", err)
 	case len(networks) == 0:
-		d.report(Note, "networks", "create one; docs/networks.md has an example", "there is no TSNNetwork yet")
+		d.report(Note, "networks", "create one; docs/guide/networks.md has an example", "there is no TSNNetwork yet")
 	}
 	for i := range networks {
 		d.conditions("network "+networks[i].Name, &networks[i])
 	}
+	d.detachedPods(ctx)
 	d.links(ctx, "links", everyLink)
 	d.activeNodes(ctx)
 	return d.take(), nil
@@ -95,6 +97,29 @@ func (d *Doctor) multus(ctx context.Context) {
 		d.unreadable(about, err)
 	default:
 		d.ok(about, "the cluster knows NetworkAttachmentDefinitions")
+	}
+}
+
+// maxPods limits the pods that are named.
+const maxPods = 10
+
+// detachedPods reports the pods whose agents find no interface on a network that they name.
+func (d *Doctor) detachedPods(ctx context.Context) {
+	pods, err := clusterreader.List[corev1.Pod](ctx, d.Cluster, clusterreader.Pods, metav1.NamespaceAll, v1alpha1.PodLabel, "")
+	if err != nil {
+		d.unreadable("pods", err)
+		return
+	}
+	detached := 0
+	for i := range pods {
+		if condition := podstatus.Attached(&pods[i]); condition != nil && condition.Status == corev1.ConditionFalse {
+			if detached++; detached <= maxPods {
+				d.report(Bad, "pod "+pods[i].Namespace+"/"+pods[i].Name, makeAnew, "%s: %s", condition.Reason, condition.Message)
+			}
+		}
+	}
+	if detached > maxPods {
+		d.report(Bad, "pods", "`kubectl get pods -A -l "+v1alpha1.PodLabel+"` lists them", "%d more pods lack an interface", detached-maxPods)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/hostcheck"
 	"github.com/kubernetsn/kubernetsn/internal/node/hostsettings"
 	"github.com/kubernetsn/kubernetsn/internal/node/machine"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -48,6 +49,7 @@ type State struct {
 	Endpoints []control.AttachedEndpoint `json:"endpoints"`
 	Pods      []control.Pod              `json:"pods"`
 	Flows     []control.Flow             `json:"flows"`
+	Peers     []control.Peer             `json:"peers"`
 	Clocks    []control.NetworkClock     `json:"network-clocks"`
 	Devices   []machine.Machine          `json:"devices"`
 }
@@ -61,6 +63,8 @@ type Doctor struct {
 	AskCapture func(ctx context.Context, node string) ([]capture.At, error)
 	// AskSettings returns the settings of a node's machine.
 	AskSettings func(ctx context.Context, node string) ([]hostsettings.Setting, error)
+	// AskHost returns the findings of `ktsn node check` on a node.
+	AskHost func(ctx context.Context, node string) ([]hostcheck.Finding, error)
 	// AskGuest runs ktsn-guest in a container of a pod, and returns its output, also if it fails.
 	AskGuest func(ctx context.Context, pod *corev1.Pod, container string, arguments ...string) (string, error)
 
@@ -81,6 +85,10 @@ func New(c *clusterreader.Cluster) *Doctor {
 		},
 		AskSettings: func(ctx context.Context, node string) (all []hostsettings.Setting, err error) {
 			err = ask(ctx, c, node, &all, "node", "settings")
+			return all, err
+		},
+		AskHost: func(ctx context.Context, node string) (all []hostcheck.Finding, err error) {
+			err = ask(ctx, c, node, &all, "node", "check")
 			return all, err
 		},
 		AskGuest: func(ctx context.Context, pod *corev1.Pod, container string, arguments ...string) (string, error) {

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -21,6 +22,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cli/clusterreader"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/hostcheck"
 	"github.com/kubernetsn/kubernetsn/internal/node/hostsettings"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -43,6 +45,7 @@ type world struct {
 	errKtsnd error
 	captured []capture.At
 	settings []hostsettings.Setting
+	host     []hostcheck.Finding
 	events   []corev1.Event
 	// handler is that of RuntimeClass kata; "": there is no such class.
 	handler string
@@ -174,6 +177,7 @@ func (w *world) doctor(t *testing.T) *Doctor {
 	return &Doctor{Cluster: &clusterreader.Cluster{Client: client, System: clusterreader.DefaultSystem},
 		AskKtsnd:    func(context.Context, string) (*State, error) { return &w.ktsnd, w.errKtsnd },
 		AskCapture:  func(context.Context, string) ([]capture.At, error) { return w.captured, w.errKtsnd },
+		AskHost:     func(context.Context, string) ([]hostcheck.Finding, error) { return w.host, w.errKtsnd },
 		AskSettings: func(context.Context, string) ([]hostsettings.Setting, error) { return w.settings, w.errKtsnd },
 		AskGuest: func(_ context.Context, _ *corev1.Pod, container string, arguments ...string) (string, error) {
 			if container != "ktsn-guest" {
@@ -218,6 +222,12 @@ func TestNoFindingsWithoutFaults(t *testing.T) {
 			t.Errorf("%s: little was looked at: %+v", where, findings)
 		}
 	}
+}
+
+// detach has the agent find that the pod has no interface.
+func (w *world) detach() {
+	w.pod.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.ConditionAttached, Status: corev1.ConditionFalse,
+		Reason: v1alpha1.ReasonMultusPassedBy, Message: "without Multus"}}
 }
 
 // enlarge adds nodes that are well.
@@ -290,6 +300,11 @@ func TestFindByUID(t *testing.T) {
 	}
 }
 
+// peer is another node of network 42, with the MTU of the route to it, and how many of its announcements were lost.
+func peer(address string, mtu, lost int) control.Peer {
+	return control.Peer{VNI: 42, Address: netip.MustParseAddr(address), MTU: mtu, Health: &control.PeerHealth{Announced: 64, Lost: lost}}
+}
+
 func TestFindings(t *testing.T) {
 	waiting := corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "ImagePullBackOff"}}
 	for name, test := range map[string]struct {
@@ -304,18 +319,36 @@ func TestFindings(t *testing.T) {
 		"another namespace": {"pod", func(w *world) {
 			w.network.Spec.NamespaceSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"x": "y"}}
 		}, Bad, "pods of namespace default may not be on it"},
-		"made before":            {"pod", func(w *world) { w.pod.Spec.Volumes = nil; w.pod.Labels = nil }, Bad, "lacks the label kubernetsn.io/on-network, the volume of csi.kubernetsn.io"},
-		"no attachment":          {"pod", func(w *world) { w.attached = false }, Bad, "there is no NetworkAttachmentDefinition tsn in namespace default"},
-		"no node":                {"pod", func(w *world) { w.pod.Spec.NodeName = "" }, Note, "has not considered the pod yet"},
-		"no interface":           {"pod", func(w *world) { delete(w.pod.Annotations, attachedStatus) }, Bad, "the pod has no networks yet"},
-		"another's interface":    {"pod", func(w *world) { w.pod.Annotations[attachedStatus] = `[{"name":"cbr0"}]` }, Bad, "attached without network tsn"},
+		"made before":         {"pod", func(w *world) { w.pod.Spec.Volumes = nil; w.pod.Labels = nil }, Bad, "lacks the label kubernetsn.io/on-network, the volume of csi.kubernetsn.io"},
+		"no attachment":       {"pod", func(w *world) { w.attached = false }, Bad, "there is no NetworkAttachmentDefinition tsn in namespace default"},
+		"no node":             {"pod", func(w *world) { w.pod.Spec.NodeName = "" }, Note, "has not considered the pod yet"},
+		"no interface":        {"pod", func(w *world) { delete(w.pod.Annotations, attachedStatus) }, Bad, "the pod has no networks yet"},
+		"another's interface": {"pod", func(w *world) { w.pod.Annotations[attachedStatus] = `[{"name":"cbr0"}]` }, Bad, "attached without network tsn"},
+		"a missing interface": {"pod", (*world).detach, Bad, "MultusPassedBy: without Multus"},
+		"a pod that has none": {"cluster", (*world).detach, Bad, "MultusPassedBy: without Multus"},
+		"many that have none": {"cluster", func(w *world) {
+			w.detach()
+			for i := range 12 {
+				pod := w.pod.DeepCopy()
+				pod.Name = fmt.Sprint("app-", i)
+				w.pods = append(w.pods, *pod)
+			}
+		}, Bad, "3 more pods lack an interface"},
 		"a container that waits": {"pod", func(w *world) { w.pod.Status.ContainerStatuses[0].State = waiting }, Bad, "ImagePullBackOff"},
 		"unknown to ktsnd":       {"pod", func(w *world) { w.ktsnd.Pods = nil }, Bad, "does not know the pod"},
 		"no socket":              {"pod", func(w *world) { w.ktsnd.Pods[0].Path = "" }, Bad, "has no socket of ktsnd"},
 		"no endpoint":            {"pod", func(w *world) { w.ktsnd.Pods[0].Endpoints = 0 }, Bad, "knows no interface of the pod"},
 		"nobody who asked":       {"pod", func(w *world) { w.ktsnd.Pods[0].Processes = 0 }, Note, "no process of the pod has asked for transmit times"},
 		"nobody but the relay":   {"pod", func(w *world) { w.ktsnd.Pods[0].Processes, w.ktsnd.Pods[0].RelayConnections = 0, 1 }, OK, "serves the pod by its relay alone"},
-		"late messages":          {"pod", func(w *world) { w.ktsnd.Flows[0].Late = 3 }, Note, "5 left, 3 of them late"},
+		"lost announcements": {"node", func(w *world) {
+			w.ktsnd.Peers = []control.Peer{peer("192.0.2.2", 0, 3), peer("192.0.2.3", 0, 7), peer("192.0.2.4", 0, 2)}
+		}, Note, "announcements of other nodes were lost (nodes: 2), so messages may be lost, too; most of 192.0.2.3: 7 of the last 64"},
+		"routes with small MTUs": {"node", func(w *world) {
+			w.ktsnd.Endpoints = []control.AttachedEndpoint{{Endpoint: control.Endpoint{VNI: 42}, MTU: 1450}}
+			w.ktsnd.Peers = []control.Peer{peer("192.0.2.2", 1350, 0), peer("192.0.2.3", 1300, 0), peer("192.0.2.4", 1450, 0), peer("192.0.2.5", 0, 0)}
+		}, Note, "routes to other nodes (2) have a smaller MTU than the pods' interfaces, and longer messages fail (EMSGSIZE): IP packets to 192.0.2.3 can " +
+			"have 1300 bytes, those of the interfaces 1450"},
+		"late messages": {"pod", func(w *world) { w.ktsnd.Flows[0].Late = 3 }, Note, "5 left, 3 of them late"},
 		"a program past the library": {"pod", func(w *world) {
 			w.captured[0].Refused, w.captured[0].Programs = map[string]uint64{"not-captured": 7}, []capture.Program{{Name: "a\x1bb", Refused: 5, PID: 12}}
 		}, Bad, `7 messages with a transmit time were dropped because nothing is captured on this network; messages past the library were sent by program "a\x1bb" (5, process 12 of the node)`},
@@ -372,6 +405,13 @@ func TestFindings(t *testing.T) {
 		"a setting that costs": {"node", func(w *world) {
 			w.settings = []hostsettings.Setting{{Name: "swap", Found: "areas in use: 1", Cost: "late talkers", Mend: "`swapoff -a`"}}
 		}, Note, "areas in use: 1: late talkers"},
+		"a packet filter that drops tunnels": {"node", func(w *world) {
+			w.host = []hostcheck.Finding{{Reason: hostcheck.ReasonTunnelDropped, Breaks: true, Text: "packets are dropped by chain in", Remedy: "accept them"}}
+		}, Bad, "packets are dropped by chain in"},
+		"a packet filter that may drop them": {"node", func(w *world) {
+			w.host = []hostcheck.Finding{{Reason: hostcheck.ReasonTunnelMayBeDropped, Text: "packets may be dropped"}}
+		}, Note, "packets may be dropped"},
+		"nothing about the host":        {"node", func(*world) {}, OK, "nothing stops packets of tunnels"},
 		"a setting with nothing to win": {"node", func(w *world) { w.settings = []hostsettings.Setting{{Name: "swap", Found: "no swap is on"}} }, OK, "no swap is on"},
 		"an agent's complaint": {"node", func(w *world) {
 			w.state.Status.Networks[0].Conditions[0] = metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse,
@@ -471,6 +511,17 @@ func TestFindings(t *testing.T) {
 				t.Errorf("found %+v, want %s: %s", findings, test.level, test.sentence)
 			}
 		})
+	}
+}
+
+func TestUnimpairedPeersAreNotNoted(t *testing.T) {
+	w := well()
+	w.ktsnd.Endpoints = []control.AttachedEndpoint{{Endpoint: control.Endpoint{VNI: 42}, MTU: 1280}}
+	w.ktsnd.Peers = []control.Peer{peer("192.0.2.2", 1350, 2), {VNI: 42, MTU: 1280}, {VNI: 43, MTU: 1000}, {VNI: 42}}
+	for _, finding := range w.look(t, "node") {
+		if finding.Level != OK {
+			t.Errorf("got %+v", finding)
+		}
 	}
 }
 

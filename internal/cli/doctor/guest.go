@@ -20,7 +20,7 @@ import (
 
 const (
 	guestProgram = "ktsn-guest"
-	guestDocs    = "docs/kata.md says what the machine needs"
+	guestDocs    = "docs/guide/virtual-machines.md says what the machine needs"
 )
 
 // guestStatus is the used part of the output of `ktsn-guest status --output json`.
@@ -96,7 +96,7 @@ func (d *Doctor) guestAt(at *guestStatus) {
 	about := "guest at " + at.Interface
 	switch unsure := at.Refused[capture.ReasonUnsure]; {
 	case !at.Known:
-		d.report(Bad, about, "the log of "+guestProgram+" says why; Kata's machines have no virtio port, and on KVM the host's clock is read by ptp_kvm (docs/kata.md)",
+		d.report(Bad, about, "the log of "+guestProgram+" says why; Kata's machines have no virtio port, and on KVM the host's clock is read by ptp_kvm (docs/guide/virtual-machines.md)",
 			"the host's time is not known in the machine, so frames with a transmit time are dropped there: %d so far", unsure)
 	case unsure > 0:
 		d.report(Note, about, "the log of "+guestProgram+" says since when the host's time is known", "the host's time is known within %v; before it was, or while it "+
@@ -120,7 +120,7 @@ func (d *Doctor) taiOffset(ctx context.Context, pod *corev1.Pod) {
 		return // reported by the check of ktsnd
 	}
 	if offset := strconv.Itoa(state.Status.Clock.TAIOffsetS); text != offset {
-		d.report(Bad, about, "give "+guestProgram+" "+option+" "+offset+", or set it in the node's kernel (docs/clocks.md), and recreate the pod",
+		d.report(Bad, about, "give "+guestProgram+" "+option+" "+offset+", or set it in the node's kernel (docs/guide/clocks.md), and recreate the pod",
 			"%s has %s %s, and on node %s CLOCK_TAI is %s s ahead: by ptp_kvm frames leave off by the difference", guestProgram, option, text, pod.Spec.NodeName, offset)
 	}
 }

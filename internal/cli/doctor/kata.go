@@ -42,7 +42,7 @@ func (d *Doctor) kata(ctx context.Context, pod *corev1.Pod) {
 	case known:
 		d.ok(about, "RuntimeClass %s, handler %s: Kata, whose machine has the pod's interfaces", *name, class.Handler)
 	case strings.HasPrefix(class.Handler, tsnnetwork.KataHandlers):
-		d.report(Bad, about, "name the handler there, with where it looks for network devices (docs/kata.md), and recreate the pod",
+		d.report(Bad, about, "name the handler there, with where it looks for network devices (docs/guide/virtual-machines.md), and recreate the pod",
 			"RuntimeClass %s has handler %s, which seems to be Kata's and is not in kata.handlers of the chart: the pod was attached as one whose programs run "+
 				"on the node", *name, class.Handler)
 	}
@@ -51,7 +51,7 @@ func (d *Doctor) kata(ctx context.Context, pod *corev1.Pod) {
 	}
 }
 
-const noRuntimeMend = "configure the handler of the pod's RuntimeClass in the container runtime of the node (docs/kata.md), or keep pods of the class on nodes " +
+const noRuntimeMend = "configure the handler of the pod's RuntimeClass in the container runtime of the node (docs/guide/virtual-machines.md), or keep pods of the class on nodes " +
 	"that have it by scheduling.nodeSelector of the RuntimeClass"
 
 // isOfNoRuntime reports whether an Event says that a node's container runtime does not know the handler of the pod's RuntimeClass. The

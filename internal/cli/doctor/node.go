@@ -5,6 +5,8 @@ package doctor
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -43,7 +45,8 @@ func (d *Doctor) CheckNode(ctx context.Context, name string) ([]Finding, error) 
 		return d.take(), nil
 	}
 	d.node(ctx, name)
-	if state := d.state(ctx, name); state != nil {
+	state := d.state(ctx, name)
+	if state != nil {
 		d.clock(state)
 		for i := range state.Spec.Networks {
 			d.networkOnNode(state.Spec.Networks[i].Name, state)
@@ -51,6 +54,7 @@ func (d *Doctor) CheckNode(ctx context.Context, name string) ([]Finding, error) 
 		d.clocksOnNode(ctx, state)
 	}
 	d.links(ctx, "links of node "+name, onNode(name))
+	d.host(ctx, name, state)
 	d.ktsndOnNode(ctx, name)
 	d.settings(ctx, name)
 	return d.take(), nil
@@ -77,6 +81,9 @@ func (d *Doctor) node(ctx context.Context, name string) {
 		if condition.Type == corev1.NodeReady && condition.Status != corev1.ConditionTrue {
 			d.report(Bad, about, "the log of kubelet on the node has the reason", "is not ready: %s", condition.Message)
 		}
+	}
+	if architecture := node.Status.NodeInfo.Architecture; architecture != "" && architecture != "amd64" {
+		d.report(Bad, about, "keep pods with the annotation "+v1alpha1.NetworkAnnotation+" on nodes with the label kubernetes.io/arch=amd64", "is of architecture %s, for which there is no ktsnd", architecture)
 	}
 	if kernelTooOld(node.Status.NodeInfo.KernelVersion) {
 		d.report(Bad, about, "use kernel 5.14 or later", "has kernel %s, by which ktsnd cannot tell pods apart", node.Status.NodeInfo.KernelVersion)
@@ -156,6 +163,16 @@ func (d *Doctor) networkOnNode(network string, node *v1alpha1.TSNNode) {
 	default:
 		d.ok(about, "has %s, by %s at %s", strings.TrimSuffix(part.IPv4+", "+part.IPv6, ", "), status.Uplink, status.LinkSpeed)
 	}
+	peers := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionPeersReachable)
+	switch {
+	case peers == nil:
+	case peers.Status == metav1.ConditionTrue:
+		d.ok(about, "it receives from the other nodes")
+	case peers.Status == metav1.ConditionFalse:
+		d.report(Bad, about, "let the tunnels' UDP port, or IP protocol 50 for an encrypted network, pass between the nodes, in both directions", "%s", peers.Message)
+	default:
+		d.report(Note, about, "", "whether it receives from the other nodes is not known: %s", peers.Message)
+	}
 	gates := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionScheduleOperational)
 	switch {
 	case gates == nil:
@@ -181,7 +198,7 @@ func (d *Doctor) encryptionOnNode(about string, status *v1alpha1.NodeNetworkStat
 	case condition.Status == metav1.ConditionTrue:
 		d.ok(about, "frames to all other nodes are encrypted")
 	case condition.Status == metav1.ConditionFalse:
-		d.report(Bad, about, "docs/encryption.md says what each reason means", "frames are not encrypted as required: %s: %s", condition.Reason, condition.Message)
+		d.report(Bad, about, "docs/guide/encryption.md says what each reason means", "frames are not encrypted as required: %s: %s", condition.Reason, condition.Message)
 	default:
 		d.report(Note, about, "wait a moment; else see the logs of ktsn-agent there and of ktsn-operator", "frames are not encrypted as required yet: %s", condition.Message)
 	}
@@ -206,7 +223,7 @@ func (d *Doctor) clockOnNode(network *v1alpha1.TSNNetwork, node *v1alpha1.TSNNod
 		return
 	}
 	about := fmt.Sprintf("clock of node %s", node.Name)
-	shows := fmt.Sprintf("`ktsn clock %s` shows what happened; docs/clocks.md says how clocks are kept", node.Name)
+	shows := fmt.Sprintf("`ktsn clock %s` shows what happened; docs/guide/clocks.md says how clocks are kept", node.Name)
 	condition := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionClockSynchronized)
 	switch {
 	case condition == nil || condition.Status == metav1.ConditionUnknown:
@@ -230,7 +247,7 @@ func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
 	}
 	status := state.Status
 	if status.Scheduler != "SCHED_FIFO" {
-		d.report(Note, about, "where its log says `no real-time budget`, set ktsnd.cgroupV1=true of the chart; docs/install.md says more", "ktsnd has no real-time priority (%s): other programs may delay it", status.Scheduler)
+		d.report(Note, about, "where its log says `no real-time budget`, set ktsnd.cgroupV1=true of the chart; docs/guide/install.md says more", "ktsnd has no real-time priority (%s): other programs may delay it", status.Scheduler)
 	}
 	d.budget(about, &status.RealtimeBudget)
 	d.ktsndsClock(about, state)
@@ -241,6 +258,50 @@ func (d *Doctor) ktsndOnNode(ctx context.Context, node string) {
 	}
 	d.report(level, about, mend, "of %d messages that left, %d were late because ktsnd was, and %d because they were handed over too late", counters.Sent,
 		counters.LateWakeup, counters.LateTaken)
+	d.peers(state)
+}
+
+// peers reports the routes to and from other nodes that lose packets, or do not let the largest of the pods pass: for each network their number,
+// and the worst.
+func (d *Doctor) peers(state *State) {
+	podMTU := map[uint32]int{}
+	for i := range state.Endpoints {
+		endpoint := &state.Endpoints[i]
+		podMTU[endpoint.VNI] = max(podMTU[endpoint.VNI], endpoint.MTU)
+	}
+	type routes struct {
+		count int
+		worst *control.Peer
+	}
+	lossy, narrow := map[uint32]routes{}, map[uint32]routes{}
+	add := func(all map[uint32]routes, peer *control.Peer, worse func(worst *control.Peer) bool) {
+		now := all[peer.VNI]
+		if now.count++; now.worst == nil || worse(now.worst) {
+			now.worst = peer
+		}
+		all[peer.VNI] = now
+	}
+	for i := range state.Peers {
+		peer := &state.Peers[i]
+		if peer.Health.Lossy() {
+			add(lossy, peer, func(worst *control.Peer) bool { return peer.Health.Lost > worst.Health.Lost })
+		}
+		if peer.MTU > 0 && peer.MTU < podMTU[peer.VNI] {
+			add(narrow, peer, func(worst *control.Peer) bool { return peer.MTU < worst.MTU })
+		}
+	}
+	for _, vni := range slices.Sorted(maps.Keys(lossy)) {
+		health := lossy[vni].worst.Health
+		d.report(Note, fmt.Sprintf("VNI %d", vni), "look for errors and drops at the uplinks (`ip -s link show`) and at switches and routers on the way; "+
+			"`ktsn node peers list` on the node shows all", "announcements of other nodes were lost (nodes: %d), so messages may be lost, too; most of %s: %d of the last %d",
+			lossy[vni].count, lossy[vni].worst.Address, health.Lost, health.Announced)
+	}
+	for _, vni := range slices.Sorted(maps.Keys(narrow)) {
+		worst := narrow[vni].worst
+		d.report(Note, fmt.Sprintf("VNI %d", vni), fmt.Sprintf("raise the MTU of the route (`ip route get %s` on the node), or set spec.mtu of the network", worst.Address),
+			"routes to other nodes (%d) have a smaller MTU than the pods' interfaces, and longer messages fail (EMSGSIZE): IP packets to %s can have %d bytes, those of the interfaces %d",
+			narrow[vni].count, worst.Address, worst.MTU, podMTU[vni])
+	}
 }
 
 // relieve returns the remedy for a ktsnd that has to rest while messages wait. The chart sets only the share of its cgroup.

@@ -177,7 +177,7 @@ func mendOf(reason string) string {
 		return "install Multus"
 	case v1alpha1.ReasonClockUnsynchronized, v1alpha1.ReasonClockUnknown, v1alpha1.ReasonClockHoldover, v1alpha1.ReasonTwoClockMasters,
 		v1alpha1.ReasonClockAwaited:
-		return "`ktsn clock` shows the clocks of all nodes; docs/clocks.md says how they are kept"
+		return "`ktsn clock` shows the clocks of all nodes; docs/guide/clocks.md says how they are kept"
 	case v1alpha1.ReasonScheduleInvalid:
 		return "correct spec.schedule; what was in force stays in force"
 	}
@@ -270,6 +270,10 @@ func (d *Doctor) scheduled(pod *corev1.Pod) {
 // attached reports the interfaces that Multus has created.
 func (d *Doctor) attached(pod *corev1.Pod, names []string) {
 	const about = "interfaces"
+	if condition := podstatus.Attached(pod); condition != nil && condition.Status == corev1.ConditionFalse {
+		d.report(Bad, about, makeAnew, "%s: %s", condition.Reason, condition.Message)
+		return
+	}
 	var created []struct {
 		Name, Interface string
 		IPs             []string

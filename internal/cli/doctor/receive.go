@@ -31,7 +31,7 @@ func (d *Doctor) rings(pod *corev1.Pod, networks []v1alpha1.TSNNetwork, known *c
 			"sockets with one: %d; %d datagrams came into them, and %d were dropped because a ring was full", known.Receive.Sockets, known.Receive.Received,
 			known.Receive.Dropped)
 	case known.Receive.Refused > 0:
-		d.report(Note, about, "docs/receiving.md lists what a socket must be, and docs/tsn-cni.md what the node needs; `ktsn node receive list` on the node shows its program",
+		d.report(Note, about, "docs/reference/receiving.md lists what a socket must be, and docs/internals/filter-and-receive.md what the node needs; `ktsn node receive list` on the node shows its program",
 			"sockets with one: %d; %d stayed with the kernel, the last of them because %s", known.Receive.Sockets, known.Receive.Refused, known.Receive.Reason)
 	case known.Receive.Sockets == 0 && known.Receive.Received == 0:
 		d.report(Note, about, "a socket gets its ring when it is first read or waited for; static programs, Go programs and those that are set-uid stay with the kernel",

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Package certificate creates the webhook's certificate and the CA bundle by which the API server trusts it, and renews both.
-// client-go issues the certificates; docs/decisions explains why no other library does the rest.
+// client-go issues the certificates; docs/internals/decisions explains why no other library does the rest.
 //
 // A generation is a CA that signs one certificate; the CA's key is discarded. All operators serve the certificate in the Secret, the
 // leader renews it:

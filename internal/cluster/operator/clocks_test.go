@@ -305,7 +305,7 @@ func TestClockStatusInterval(t *testing.T) {
 	r.pace.now = func() time.Time { return now }
 	network := r.lookAt(t)
 	used := newUsage()
-	for name := range nodesNamed(0, 1000) {
+	for name := range nodesNamed(1000) {
 		used.onNode[name] = 1
 	}
 	o := &outcome{network: network, used: used, reports: []report{{node: "a", conditions: clockSaid("a", metav1.ConditionFalse, v1alpha1.ReasonClockUnknown).Status.Networks[0].Conditions}}}

@@ -21,8 +21,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 )
 
-// clusterRanges has the addresses of the cluster's own pods, nodes and Services, as far as its objects contain them: a link with one of
-// them, or a route to it, would take traffic away from the primary network. It is not safe for concurrent use.
+// clusterRanges has the addresses of the cluster's own pods, nodes and Services, as far as its objects contain them: a network or link
+// with one of them, or a route to it, would take traffic away from the primary network. It is not safe for concurrent use.
 type clusterRanges struct {
 	// container are the ranges that the operator's container knows.
 	container []links.Reserved

@@ -85,15 +85,10 @@ func linkPods(pods []corev1.Pod, all []v1alpha1.TSNLink) []links.Pod {
 		}
 		selected = append(selected, links.Pod{
 			Namespace: pod.Namespace, Name: pod.Name, UID: string(pod.UID), Node: pod.Spec.NodeName, Labels: pod.Labels,
-			Ready: podstatus.Ready(pod), Deleting: pod.DeletionTimestamp != nil, Ended: ended(pod),
+			Ready: podstatus.Ready(pod), Deleting: pod.DeletionTimestamp != nil, Ended: podstatus.Ended(pod),
 		})
 	}
 	return selected
-}
-
-// ended reports whether the containers of a pod have ended for good.
-func ended(pod *corev1.Pod) bool {
-	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
 }
 
 // nodeStates returns the cluster's nodes, with the reasons why links cannot end on them.

@@ -158,7 +158,7 @@ var podLinks = predicate.Funcs{
 			return false
 		}
 		return before.UID != after.UID || !maps.Equal(before.Labels, after.Labels) || before.Spec.NodeName != after.Spec.NodeName ||
-			podstatus.Ready(before) != podstatus.Ready(after) || ended(before) != ended(after) ||
+			podstatus.Ready(before) != podstatus.Ready(after) || podstatus.Ended(before) != podstatus.Ended(after) ||
 			(before.DeletionTimestamp == nil) != (after.DeletionTimestamp == nil)
 	},
 }

@@ -43,6 +43,8 @@ type Networks struct {
 	reportedNode map[string]string
 	// clocksDifferSince is when the clocks of a network's nodes began to differ.
 	clocksDifferSince map[string]time.Time
+	// ranges has the addresses of the cluster's own pods, nodes and Services.
+	ranges clusterRanges
 }
 
 func newNetworks(shared *shared, cluster client.Client, events record.EventRecorder, namespace string, nowTAI func() int64) *Networks {
@@ -218,9 +220,27 @@ func (r *Networks) keepUntilUnused(ctx context.Context, o *outcome, namespaces n
 // serve gives a network what its spec asks for. Each step adds findings for what could not be given; an error ends the reconciliation.
 func (r *Networks) serve(ctx context.Context, o *outcome) (reconcile.Result, error) {
 	r.raiseEncryption(o)
+	served := len(r.shared.subnets.forNetwork(o.network.Name)) > 0
 	if text := conflict(o.network, o.all); text != "" {
 		o.add(finding{reason: v1alpha1.ReasonOverlaps, blocks: true, text: text})
-		if len(r.shared.subnets.forNetwork(o.network.Name)) == 0 {
+		if !served {
+			return r.updateStatus(ctx, o)
+		}
+	}
+	if port := int(o.network.Spec.TunnelPort()); port == r.shared.encryptedPort {
+		o.add(finding{reason: v1alpha1.ReasonPortReserved, blocks: true, text: fmt.Sprintf("spec.port %d is the port of encrypted tunnels, to which nodes drop "+
+			"frames in clear; make the network again with another port, or change encryption.port of the chart", port)})
+		if !served {
+			return r.updateStatus(ctx, o)
+		}
+	}
+	text, err := r.clusterConflict(ctx, o)
+	if err != nil {
+		return reconcile.Result{}, err
+	}
+	if text != "" { // a node cannot take the range of a network with pods away
+		o.add(finding{reason: v1alpha1.ReasonOverlaps, blocks: !served, text: text})
+		if !served {
 			return r.updateStatus(ctx, o)
 		}
 	}
@@ -296,6 +316,24 @@ func conflict(network *v1alpha1.TSNNetwork, all []v1alpha1.TSNNetwork) string {
 		return fmt.Sprintf("spec.vni is %d, and numbers from %d on are reserved for links; recreate the network with a smaller one", network.Spec.VNI, v1alpha1.FirstLinkVNI)
 	}
 	return ""
+}
+
+// clusterConflict describes an overlap of the network's ranges with the cluster's own addresses, "" for none: pods of the network would not
+// reach these.
+func (r *Networks) clusterConflict(ctx context.Context, o *outcome) (string, error) {
+	reserved, _, err := r.ranges.reserved(ctx, r.shared.live, o.nodes, nil, r.pace.now())
+	if err != nil {
+		return "", err
+	}
+	for _, prefix := range tsnnetwork.Ranges(o.network) {
+		for i := range reserved {
+			if prefix.Overlaps(reserved[i].Range) {
+				return fmt.Sprintf("its range %s overlaps %s (%s), which its pods would not reach; recreate the network with a range that pods, Services and nodes of the "+
+					"cluster do not use", prefix, reserved[i].Range, reserved[i].What), nil
+			}
+		}
+	}
+	return "", nil
 }
 
 // enqueueNodes enqueues the nodes whose TSNNode does not have the network's subnets, number of pods or gates yet.

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +97,26 @@ func TestDeletedNetworkServesPods(t *testing.T) {
 	}
 	if request := network.Status.Schedule; request == nil || request.Hash != "asked" || request.BaseTime.Seconds != 77 {
 		t.Errorf("nodes get the schedule %+v", request)
+	}
+}
+
+// TestReservedPort has networks whose port is that of encrypted tunnels: a new one gets nothing, one with pods keeps its subnets.
+func TestReservedPort(t *testing.T) {
+	for served, want := range map[bool]string{false: "map[]", true: "map[a:10.42.7.0/24]"} {
+		network := deleted()
+		network.DeletionTimestamp, network.Spec.Port = nil, 8472
+		objects := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}}, network, aPod("default")}
+		if served {
+			objects = append(objects, subnetOf("a", "10.42.7.0/24"))
+		}
+		r := inCluster(t, objects...)
+		r.shared.encryptedPort = 8472
+		status := r.lookAt(t).Status
+		ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
+		if got := given(r); got != want || ready.Status != metav1.ConditionFalse || ready.Reason != v1alpha1.ReasonPortReserved ||
+			!strings.Contains(ready.Message, "spec.port 8472 is the port of encrypted tunnels") {
+			t.Errorf("with subnets %t: the nodes have %s, the network %+v", served, got, ready)
+		}
 	}
 }
 
@@ -190,6 +211,45 @@ func TestDeletedNetworkKeepsGates(t *testing.T) {
 	old.Status.Schedule = nil // nobody executes it
 	if got := scheduleOwner([]v1alpha1.TSNNetwork{*next, *old}); got != "next" {
 		t.Errorf("%s has the gates", got)
+	}
+}
+
+// TestRangesOfTheCluster has networks with addresses of the cluster's pods, nodes and Services. A network with pods keeps its range.
+func TestRangesOfTheCluster(t *testing.T) {
+	node := func(podCIDR, address string) client.Object {
+		return &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: corev1.NodeSpec{PodCIDRs: []string{podCIDR}},
+			Status: corev1.NodeStatus{Addresses: []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: address}}}}
+	}
+	services := func(cidr string) client.Object {
+		return &networkingv1.ServiceCIDR{ObjectMeta: metav1.ObjectMeta{Name: "kubernetes"}, Spec: networkingv1.ServiceCIDRSpec{CIDRs: []string{cidr}}}
+	}
+	for name, test := range map[string]struct {
+		objects   []client.Object
+		apiServer string
+		overlap   string
+		served    bool
+	}{
+		"other ranges":             {objects: []client.Object{node("10.244.1.0/24", "192.0.2.1"), services("10.96.0.0/16")}, apiServer: "10.96.0.1"},
+		"pods":                     {objects: []client.Object{node("10.42.1.0/24", "192.0.2.1")}, overlap: "10.42.1.0/24 (pods of node a)"},
+		"a node":                   {objects: []client.Object{node("10.244.1.0/24", "10.42.0.7")}, overlap: "10.42.0.7/32 (node a)"},
+		"Services":                 {objects: []client.Object{services("10.0.0.0/8")}, overlap: "10.0.0.0/8 (the cluster's Services)"},
+		"Services without objects": {apiServer: "10.42.0.1", overlap: "10.42.0.1/32 (the API server's Service)"},
+		"pods of a later node":     {objects: []client.Object{node("10.42.1.0/24", "192.0.2.1"), subnetOf("a", "10.42.7.0/24")}, overlap: "10.42.1.0/24 (pods of node a)", served: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			network := deleted()
+			network.DeletionTimestamp, network.Status = nil, v1alpha1.TSNNetworkStatus{}
+			r := inCluster(t, append(test.objects, network)...)
+			r.ranges.container = ownServices(test.apiServer, "/nonexistent")
+			conditions := r.lookAt(t).Status.Conditions
+			ready, degraded := meta.FindStatusCondition(conditions, v1alpha1.ConditionReady), meta.FindStatusCondition(conditions, v1alpha1.ConditionDegraded)
+			if blocked := ready.Reason == v1alpha1.ReasonOverlaps; blocked != (test.overlap != "" && !test.served) {
+				t.Errorf("Ready is %+v", ready)
+			}
+			if test.overlap != "" && (degraded.Reason != v1alpha1.ReasonOverlaps || !strings.Contains(degraded.Message, "its range 10.42.0.0/16 overlaps "+test.overlap)) {
+				t.Errorf("Degraded is %+v, want %s", degraded, test.overlap)
+			}
+		})
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
 	"github.com/kubernetsn/kubernetsn/internal/shared/commandline"
@@ -38,6 +39,8 @@ type Options struct {
 	PinManually bool
 	// Minimum is the minimum encryption of networks and links.
 	Minimum tsnnetwork.EncryptionMinimum
+	// EncryptedPort is the UDP port of encrypted tunnels, which no network can have as its own.
+	EncryptedPort int
 	// Reserved are the cluster's own addresses that the operator's container knows.
 	Reserved []links.Reserved
 	// CertificateName overrides the name in the certificate in tests, whose webhook has no Service.
@@ -87,6 +90,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 		return nil
 	})
 	o.Minimum.AddFlags(flags)
+	flags.IntVar(&o.EncryptedPort, "encrypted-port", v1alpha1.DefaultEncryptedPort, "UDP `PORT` of the tunnels of encrypted networks; the agents have the same")
 	flags.DurationVar(&o.Linger, "linger", time.Minute, "how long a node keeps ktsnd and its agent after its last pod on a network")
 	if err := commandline.Parse(flags, help, arguments, stdout); err != nil {
 		return nil, err

@@ -21,13 +21,15 @@ import (
 // managedBy is the label of objects that the operator created.
 const managedBy = "app.kubernetes.io/managed-by"
 
-// Peers writes the TSNPeers of each network. A node is a peer if it has a subnet of the network, and pods on it or an agent: the agent
-// stays for a while after the last pod, so peers do not change when that pod is only replaced.
+// Peers writes the TSNPeers of each network, with the static addresses of its pods. A node is a peer if it has a subnet of the network, and pods
+// on it or an agent: the agent stays for a while after the last pod, so peers do not change when that pod is only replaced.
 type Peers struct {
 	Client client.Client
 	shared *shared
 	// pace limits how often the TSNPeers of a network are written, which all its agents read. Only the controller's single worker uses it.
 	pace *pace
+	// held has the static addresses of pods as assigned last, by network. It belongs to the worker, too.
+	held map[string]heldAddresses
 }
 
 // Reconcile reconciles the TSNPeers of one network. It retries what the cache does not have yet.
@@ -66,6 +68,7 @@ func (r *Peers) reconcile(ctx context.Context, name string) error {
 			return err
 		}
 	} else {
+		delete(r.held, name)
 		defer r.pace.forget(name) // the shards are deleted below
 	}
 	return r.writeShards(ctx, name, &network, existing, foreign, wanted, clusterKey)
@@ -89,8 +92,12 @@ func (r *Peers) desired(ctx context.Context, network *v1alpha1.TSNNetwork, exist
 		r.shared.announced.learn(signer, network.Name, peers.Spec.Nodes...)
 	}
 	r.shared.announced.forgetNodes(network.Name, func(node string) bool { return nodes.all[node] != nil })
+	addresses, err := r.assignAddresses(ctx, network, existing)
+	if err != nil {
+		return nil, "", err
+	}
 	wanted = map[string]v1alpha1.PeerNode{}
-	for _, peer := range r.shared.peersOf(network, nodes, signer) {
+	for _, peer := range r.shared.peersOf(network, nodes, addresses, signer) {
 		peer.MTU = 0 // all nodes of a cluster have the network's MTU: do not wake all agents for a report of it
 		wanted[peer.Name] = peer
 	}

@@ -27,6 +27,8 @@ type usage struct {
 	// namespaces counts the pods of each namespace.
 	namespaces map[string]int32
 	total      int32
+	// detached counts those in total that have no interface on a network of theirs.
+	detached int32
 	// excluded counts, by namespace, the pods that name the network and may not be on it; retained has their nodes. They are not counted in
 	// the fields above.
 	excluded map[string]int32
@@ -37,8 +39,11 @@ func newUsage() *usage {
 	return &usage{onNode: map[string]int32{}, namespaces: map[string]int32{}, excluded: map[string]int32{}, retained: map[string]bool{}}
 }
 
-// place is a pod's namespace and node; node is "" until the pod is scheduled.
-type place struct{ namespace, node string }
+// place is a pod's namespace and node; node is "" until the pod is scheduled. detached means that its interface is missing.
+type place struct {
+	namespace, node string
+	detached        bool
+}
 
 // podIndex counts the pods of each network incrementally, so that one new pod does not cost a count of ten thousand. It is safe for
 // concurrent use.
@@ -56,6 +61,7 @@ type podEntry struct {
 	annotation string
 	networks   []string
 	node       string
+	detached   bool
 	uid        types.UID
 	// pod is the cache's object until its node has attached it, then nil.
 	pod *corev1.Pod
@@ -80,12 +86,12 @@ func (p *podIndex) set(pod *corev1.Pod) differences {
 	defer p.mu.Unlock()
 	key := types.NamespacedName{Namespace: pod.Namespace, Name: pod.Name}
 	before := p.pods[key]
-	current := &podEntry{annotation: networksAsked(pod), node: pod.Spec.NodeName, uid: pod.UID}
+	current := &podEntry{annotation: networksAsked(pod), node: pod.Spec.NodeName, detached: isDetached(pod), uid: pod.UID}
 	if pod.Spec.NodeName != "" && pod.Annotations[podstatus.MultusAnnotation] == "" && pod.DeletionTimestamp == nil {
 		current.pod = pod
 	}
 	if before != nil && before.annotation == current.annotation {
-		if before.node == current.node { // the counts do not change
+		if before.node == current.node && before.detached == current.detached { // the counts do not change
 			before.pod, before.uid = current.pod, current.uid
 			return nil
 		}
@@ -98,6 +104,12 @@ func (p *podIndex) set(pod *corev1.Pod) differences {
 	p.count(pod.Namespace, before, -1, changes)
 	p.count(pod.Namespace, current, 1, changes)
 	return changes
+}
+
+// isDetached reports whether the agent of the pod's node has found that an interface of the pod is missing.
+func isDetached(pod *corev1.Pod) bool {
+	condition := podstatus.Attached(pod)
+	return condition != nil && condition.Status == corev1.ConditionFalse
 }
 
 // remove removes a deleted pod.
@@ -119,7 +131,7 @@ func (p *podIndex) count(namespace string, entry *podEntry, by int32, changes di
 		if p.used[name] == nil {
 			p.used[name] = map[place]int32{}
 		}
-		used, at := p.used[name], place{namespace, entry.node}
+		used, at := p.used[name], place{namespace, entry.node, entry.detached}
 		before := used[at]
 		if used[at] += by; used[at] == 0 {
 			delete(used, at)
@@ -143,6 +155,9 @@ func (p *podIndex) usage(network string, namespaces namespaceSet) *usage {
 			continue
 		}
 		used.total += count
+		if at.detached {
+			used.detached += count
+		}
 		used.namespaces[at.namespace] += count
 		if at.node != "" {
 			used.onNode[at.node] += count

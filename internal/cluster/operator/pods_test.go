@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	nettypes "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,6 +78,47 @@ func TestPodIndexCounts(t *testing.T) {
 	}
 }
 
+func TestPodIndexCountsDetached(t *testing.T) {
+	index := newPodIndex()
+	pod := podOn("a1", "x", "node-1")
+	index.set(pod)
+	for _, step := range []struct {
+		status   corev1.ConditionStatus
+		detached int32
+	}{{corev1.ConditionFalse, 1}, {corev1.ConditionFalse, 1}, {corev1.ConditionTrue, 0}, {corev1.ConditionFalse, 1}} {
+		changed := pod.DeepCopy()
+		changed.Status.Conditions = []corev1.PodCondition{{Type: v1alpha1.ConditionAttached, Status: step.status, Message: "text"}}
+		slim, err := slimPod(changed)
+		must(t, err)
+		index.set(slim.(*corev1.Pod))
+		if used := index.usage("x", nil); used.detached != step.detached || used.total != 1 || used.onNode["node-1"] != 1 {
+			t.Errorf("condition %s: the usage is %+v", step.status, used)
+		}
+	}
+	index.remove(types.NamespacedName{Namespace: "ns-a", Name: "a1"})
+	if used := index.usage("x", nil); used.detached != 0 || used.total != 0 {
+		t.Errorf("at last the usage is %+v", used)
+	}
+}
+
+func TestSlimPodKeepsHardwareAddresses(t *testing.T) {
+	for text, keeps := range map[string]bool{
+		`[{"name":"x","mac":"02:00:00:00:00:01"}]`:      true,
+		`[{"name":"x","m\u0061c":"02:00:00:00:00:01"}]`: true,
+		`[{"name":"x","MAC":"02:00:00:00:00:01"}]`:      true,
+		`[{"name":"mac","interface":"tsn0"}]`:           false,
+		`[null]`:                                        false, "x": false, "": false,
+	} {
+		pod := podOn("a1", "x", "node-1")
+		pod.Annotations[nettypes.NetworkAttachmentAnnot], pod.Status.Phase = text, corev1.PodSucceeded
+		slim, err := slimPod(pod)
+		must(t, err)
+		if kept := slim.(*corev1.Pod); (kept.Annotations[nettypes.NetworkAttachmentAnnot] == text && text != "") != keeps || kept.Status.Phase != corev1.PodSucceeded {
+			t.Errorf("%s: kept are %v and phase %q", text, kept.Annotations, kept.Status.Phase)
+		}
+	}
+}
+
 // TestMarkReported reconciles a network repeatedly that has no subnet for a pod's node.
 func TestMarkReported(t *testing.T) {
 	network := deleted()
@@ -117,10 +159,10 @@ func TestAbbreviate(t *testing.T) {
 	}
 }
 
-// nodesNamed are the names of nodes with numbers from one on.
-func nodesNamed(from, count int) iter.Seq[string] {
+// nodesNamed returns the names of count nodes.
+func nodesNamed(count int) iter.Seq[string] {
 	return func(yield func(string) bool) {
-		for i := from; i < from+count; i++ {
+		for i := range count {
 			if !yield(fmt.Sprintf("node-%04d", i)) {
 				return
 			}

@@ -60,6 +60,7 @@ func reportOf(network, node string, nodes *nodeSet) report {
 // Ranks of problems, the worst first.
 const (
 	blocksPods = iota
+	breaksPeers
 	breaksSchedule
 	breaksClock
 	breaksCapture
@@ -86,6 +87,7 @@ var reportedConditions = []struct {
 	// applies reports whether the condition counts; nil means always.
 	applies func(network *v1alpha1.TSNNetwork, ready *metav1.Condition) bool
 }{
+	{v1alpha1.ConditionPeersReachable, breaksPeers, nil},
 	{v1alpha1.ConditionScheduleOperational, breaksSchedule, nil},
 	{v1alpha1.ConditionClockSynchronized, breaksClock, func(network *v1alpha1.TSNNetwork, _ *metav1.Condition) bool { return network.Spec.Clock != nil }},
 	{v1alpha1.ConditionCaptureOperational, breaksCapture, nil},
@@ -137,8 +139,11 @@ func findingsOf(problems []problem) []finding {
 	for i := range problems {
 		p := &problems[i]
 		next := finding{reason: p.Reason, text: fmt.Sprintf("node %s: %s", p.Node, p.Message), blocks: p.blocks()}
-		if p.rank == breaksClock { // the message has figures, which change
+		switch p.rank {
+		case breaksClock: // the message has figures, which change
 			next.once = problemKey(&p.NodeProblem)
+		case breaksPeers: // all nodes may report the same peer
+			next.once = p.Reason
 		}
 		findings = append(findings, next)
 	}
@@ -148,7 +153,7 @@ func findingsOf(problems []problem) []finding {
 // blocks reports whether the problem may keep pods from being attached. Other problems affect only the pods that are there. A bad clock
 // keeps pods from one node only, and the scheduler knows of it.
 func (p *problem) blocks() bool {
-	return p.rank != breaksSchedule && p.rank != breaksClock && p.rank != breaksCapture && p.rank != breaksEncryption
+	return p.rank != breaksPeers && p.rank != breaksSchedule && p.rank != breaksClock && p.rank != breaksCapture && p.rank != breaksEncryption
 }
 
 // worst returns the problems that the network's status lists.

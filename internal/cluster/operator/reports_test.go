@@ -78,7 +78,7 @@ func TestProblemsWorstFirst(t *testing.T) {
 
 func TestNodeProblemsLimit(t *testing.T) {
 	network, used, nodes := deleted(), newUsage(), &nodeSet{all: map[string]*corev1.Node{}, agents: agentsOn()}
-	for name := range nodesNamed(0, 1000) {
+	for name := range nodesNamed(1000) {
 		nodes.all[name], used.onNode[name] = &corev1.Node{}, 1
 	}
 	problems := problemsOf(network, reportsOf(&outcome{network: network, nodes: nodes, used: used}), nil)
@@ -91,7 +91,7 @@ func TestNodeProblemsLimit(t *testing.T) {
 func TestNodeMessageIsShortened(t *testing.T) {
 	network, used, nodes := deleted(), newUsage(), &nodeSet{all: map[string]*corev1.Node{}, states: map[string]*v1alpha1.TSNNode{}, agents: agentsOn()}
 	network.Generation = 3
-	for name := range nodesNamed(0, 100) {
+	for name := range nodesNamed(100) {
 		state := says(metav1.ConditionFalse, metav1.ConditionFalse, "")
 		for i := range state.Status.Networks[0].Conditions {
 			state.Status.Networks[0].Conditions[i].Message = strings.Repeat("é", mostOfCondition/2)
@@ -134,6 +134,41 @@ func TestJoinDeduplicates(t *testing.T) {
 	r.createEvents(network, findings)
 	if count := len(events.Events); count != 7 {
 		t.Errorf("there are %d Events when one is found again, want 7", count)
+	}
+}
+
+// TestSilentPeerIsReported has a thousand nodes that do not hear the same one.
+func TestSilentPeerIsReported(t *testing.T) {
+	network, used, nodes := deleted(), newUsage(), &nodeSet{all: map[string]*corev1.Node{}, states: map[string]*v1alpha1.TSNNode{}, agents: agentsOn()}
+	network.Generation = 3
+	for name := range nodesNamed(1000) {
+		state := says(metav1.ConditionTrue, metav1.ConditionTrue, "")
+		conditions := &state.Status.Networks[0].Conditions
+		*conditions = append(*conditions, metav1.Condition{Type: v1alpha1.ConditionPeersReachable, Status: metav1.ConditionFalse,
+			Reason: v1alpha1.ReasonPeerSilent, Message: name + " does not hear node-1000"})
+		nodes.all[name], nodes.states[name], used.onNode[name] = &corev1.Node{}, state, 1
+	}
+	problems := problemsOf(network, reportsOf(&outcome{network: network, nodes: nodes, used: used}), nil)
+	findings := findingsOf(problems)
+	for _, condition := range conditions(network, nil, findings) {
+		degraded := condition.Type == v1alpha1.ConditionDegraded
+		if degraded && (condition.Status != metav1.ConditionTrue || condition.Reason != v1alpha1.ReasonPeerSilent || !strings.Contains(condition.Message, "node-0000 does not hear node-1000")) ||
+			condition.Type == v1alpha1.ConditionReady && condition.Status == metav1.ConditionFalse && condition.Reason == v1alpha1.ReasonPeerSilent {
+			t.Errorf("condition %+v", condition)
+		}
+	}
+	r := inCluster(t)
+	r.createEvents(network, findings)
+	network.Status.NodeProblems = worst(problems)
+	newNetworks(r.shared, r.Client, r.Events, "", nil).createEvents(network, findings) // of the next operator
+	events, silent := r.Events.(*record.FakeRecorder).Events, 0
+	for len(events) > 0 {
+		if strings.Contains(<-events, v1alpha1.ReasonPeerSilent) {
+			silent++
+		}
+	}
+	if silent != 1 {
+		t.Errorf("%d Events about the same peer", silent)
 	}
 }
 

@@ -12,8 +12,10 @@ import (
 	"strings"
 	"time"
 
+	nettypes "github.com/k8snetworkplumbingwg/network-attachment-definition-client/pkg/apis/k8s.cni.cncf.io/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -21,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/selection"
 	"k8s.io/client-go/util/workqueue"
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/builder"
@@ -36,21 +39,24 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
+	podhook "github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // nodeField is the index of pods by node.
 const nodeField = "spec.nodeName"
 
 // schemeBuilder registers the typed objects that the operator reads.
-var schemeBuilder = runtime.NewSchemeBuilder(corev1.AddToScheme, nodev1.AddToScheme, networkingv1.AddToScheme, admissionv1.AddToScheme, v1alpha1.AddToScheme)
+var schemeBuilder = runtime.NewSchemeBuilder(corev1.AddToScheme, nodev1.AddToScheme, networkingv1.AddToScheme, discoveryv1.AddToScheme, admissionv1.AddToScheme, v1alpha1.AddToScheme)
 
 // AddToScheme registers the typed objects that the operator reads.
 func AddToScheme(scheme *runtime.Scheme) error { return schemeBuilder.AddToScheme(scheme) }
 
 // Cache returns the options of the operator's cache: pods on networks only, the hub's heartbeat as the only ConfigMap, and of pods and
-// nodes only the fields that the operator reads. nodeLabels are further node labels to keep.
+// nodes only the fields that the operator reads, and Services with names on networks. nodeLabels are further node labels to keep.
 func Cache(namespace string, nodeLabels ...string) cache.Options {
+	onNetwork, _ := labels.NewRequirement(v1alpha1.NetworkAnnotation, selection.Exists, nil) // valid
 	return cache.Options{
 		DefaultTransform: cache.TransformStripManagedFields(),
 		ByObject: map[client.Object]cache.ByObject{
@@ -58,7 +64,8 @@ func Cache(namespace string, nodeLabels ...string) cache.Options {
 				Label:     labels.SelectorFromSet(labels.Set{v1alpha1.PodLabel: v1alpha1.LabelValue}),
 				Transform: slimPod,
 			},
-			&corev1.Node{}: {Transform: slimNode(nodeLabels)},
+			&corev1.Service{}: {Label: labels.NewSelector().Add(*onNetwork)},
+			&corev1.Node{}:    {Transform: slimNode(nodeLabels)},
 			&corev1.ConfigMap{}: {Namespaces: map[string]cache.Config{
 				namespace: {FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, v1alpha1.HubHeartbeat)},
 			}},
@@ -76,14 +83,21 @@ func slimPod(object any) (any, error) {
 	if isMirror(pod) {
 		annotations[corev1.MirrorPodAnnotationKey] = "known"
 	}
+	if podhook.RequestsAddresses(pod) { // the webhook compares them, and the operator assigns static ones
+		annotations[nettypes.NetworkAttachmentAnnot] = pod.Annotations[nettypes.NetworkAttachmentAnnot]
+	}
 	if pod.Annotations[podstatus.MultusAnnotation] != "" {
 		annotations[podstatus.MultusAnnotation] = "known"
 	}
 	slim := &corev1.Pod{
 		TypeMeta: pod.TypeMeta, ObjectMeta: slimMeta(&pod.ObjectMeta, annotations, podLabel), Spec: corev1.PodSpec{NodeName: pod.Spec.NodeName},
+		Status: corev1.PodStatus{Phase: pod.Status.Phase},
 	}
 	if links.HasLinkLabel(pod.Labels) { // services may select by any label
-		slim.Labels, slim.Status.Phase, slim.Status.Conditions = pod.Labels, pod.Status.Phase, readiness(pod)
+		slim.Labels, slim.Status.Conditions = pod.Labels, readiness(pod)
+	}
+	if isDetached(pod) {
+		slim.Status.Conditions = append(slim.Status.Conditions, corev1.PodCondition{Type: v1alpha1.ConditionAttached, Status: corev1.ConditionFalse})
 	}
 	return slim, nil
 }
@@ -187,7 +201,7 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 		return fmt.Errorf("index pods by node: %w", err)
 	}
 	shared := newShared(m.GetAPIReader(), newAgentIndex(cmp.Or(options.AgentTimeout, agentTimeout), time.Now))
-	shared.minimum = &options.Minimum
+	shared.minimum, shared.encryptedPort = &options.Minimum, options.EncryptedPort
 	agents, err := podCache(m, agentSelector, cache.Options{
 		DefaultNamespaces: map[string]cache.Config{options.Namespace: {}}, DefaultTransform: slimAgent,
 	})
@@ -199,7 +213,7 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 		return err
 	}
 	return errors.Join(addNetworks(m, shared, agents, options, nowTAI), addNodeStates(m, shared), addPeers(m, shared), addNodeLabels(m, options.Linger),
-		addClockLabels(m, shared), addWorkloads(m), addLinks(m, shared, options.Namespace, switched, options.Reserved))
+		addClockLabels(m, shared), addWorkloads(m), addNames(m, shared), addLinks(m, shared, options.Namespace, switched, options.Reserved))
 }
 
 const (
@@ -218,7 +232,7 @@ func addNetworks(m manager.Manager, shared *shared, agents cache.Cache, options 
 	enqueueAll := enqueueAfter(batchDelay, everyNetwork(m.GetClient()))
 	enqueueAllBatched := enqueueAfter(countBatchDelay, everyNetwork(m.GetClient()))
 	networks := newNetworks(shared, m.GetClient(), m.GetEventRecorderFor("ktsn-operator"), options.Namespace, nowTAI)
-	shared.keys.manual = options.PinManually
+	shared.keys.manual, networks.ranges.container = options.PinManually, options.Reserved
 	return ctrl.NewControllerManagedBy(m).Named("networks").
 		For(&v1alpha1.TSNNetwork{}).
 		// A new or deleted network may conflict with another one.
@@ -247,11 +261,12 @@ func addNodeStates(m manager.Manager, shared *shared) error {
 
 func addPeers(m manager.Manager, shared *shared) error {
 	return ctrl.NewControllerManagedBy(m).Named("peers").
-		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(encryptionChanged)).
+		For(&v1alpha1.TSNNetwork{}, builder.WithPredicates(predicate.Or[client.Object](encryptionChanged, staticChanged))).
 		Watches(&v1alpha1.TSNPeers{}, enqueueAfter(batchDelay, networkOfPeers), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, predicate.LabelChangedPredicate{}))).
 		Watches(&v1alpha1.TSNNode{}, enqueueAfter(batchDelay, networksOfNodeState), builder.WithPredicates(predicate.Or[client.Object](predicate.GenerationChangedPredicate{}, keysChanged))).
 		Watches(&corev1.Node{}, enqueueAfter(countBatchDelay, everyNetwork(m.GetClient())), builder.WithPredicates(nodeAddressChanged)).
 		Watches(&corev1.Node{}, enqueueAfter(batchDelay, networksOfNode(shared)), builder.WithPredicates(activeChanged)).
+		Watches(&corev1.Pod{}, enqueueAfter(batchDelay, networksRequested), builder.WithPredicates(requestsAddresses)).
 		Complete(&Peers{Client: m.GetClient(), shared: shared, pace: newPace(time.Now)})
 }
 
@@ -276,6 +291,12 @@ var nodeAddressChanged = changed(func(before, after *corev1.Node) bool {
 var encryptionChanged = fieldChanged(func(network *v1alpha1.TSNNetwork) [2]string {
 	return [2]string{network.Spec.Encryption, clusterKeyOf(network)}
 })
+
+// staticChanged ignores updates of a network that do not change its static ranges.
+var staticChanged = fieldChanged(func(network *v1alpha1.TSNNetwork) string { return fmt.Sprint(tsnnetwork.Static(network)) })
+
+// requestsAddresses ignores pods that request no addresses.
+var requestsAddresses = predicate.NewPredicateFuncs(func(object client.Object) bool { return podhook.RequestsAddresses(object.(*corev1.Pod)) })
 
 // clusterKeyOf returns this cluster's key from the network's status, "" for none.
 func clusterKeyOf(network *v1alpha1.TSNNetwork) string {

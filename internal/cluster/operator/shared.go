@@ -33,6 +33,8 @@ type shared struct {
 	links   *linkKeys
 	// minimum is the minimum encryption of networks and links.
 	minimum *tsnnetwork.EncryptionMinimum
+	// encryptedPort is the UDP port of encrypted tunnels.
+	encryptedPort int
 	// announced numbers the signed statements about nodes.
 	announced *announcements
 	// tunnels has the nodes' tunnel addresses.

@@ -48,7 +48,7 @@ func (r *Networks) describeSpan(ctx context.Context, o *outcome) error {
 	signer, err := r.shared.keys.signingKey(ctx, network)
 	if err == nil {
 		r.shared.announced.learn(signer, network.Name, network.Status.Peers...)
-		result.peers = r.shared.peersOf(network, nodes, signer)
+		result.peers = r.shared.peersOf(network, nodes, nil, signer)
 	} else { // clusterKeys reports it
 		result.peers = network.Status.Peers
 	}
@@ -62,8 +62,9 @@ func (r *Networks) describeSpan(ctx context.Context, o *outcome) error {
 	return err
 }
 
-// peersOf returns the nodes that are peers of a network, sorted by name, with their keys if there is a signer.
-func (s *shared) peersOf(object *v1alpha1.TSNNetwork, nodes *nodeSet, signer *clusterkey.Private) []v1alpha1.PeerNode {
+// peersOf returns the nodes that are peers of a network, sorted by name, with the static addresses of their pods, and with their keys if there is
+// a signer.
+func (s *shared) peersOf(object *v1alpha1.TSNNetwork, nodes *nodeSet, addresses heldAddresses, signer *clusterkey.Private) []v1alpha1.PeerNode {
 	network := object.Name
 	var all []v1alpha1.PeerNode
 	parts := s.subnets.forNetwork(network)
@@ -76,7 +77,7 @@ func (s *shared) peersOf(object *v1alpha1.TSNNetwork, nodes *nodeSet, signer *cl
 		// Announce a subnet only when it is in the node's own TSNNode, and never while another TSNNode still has it.
 		nodeNetwork := networkOf(state, network)
 		if nodeNetwork != nil && nodeNetwork.IPv4 == ipv4 && nodeNetwork.IPv6 == ipv6 && (active(node) || nodeNetwork.Pods > 0) {
-			peer := v1alpha1.PeerNode{Name: name, Address: address.String(), IPv4: ipv4, IPv6: ipv6, MTU: mtuOf(state, network)}
+			peer := v1alpha1.PeerNode{Name: name, Address: address.String(), IPv4: ipv4, IPv6: ipv6, Addresses: addresses[name], MTU: mtuOf(state, network)}
 			if signer != nil {
 				peer.Keys, peer.Sender, peer.CannotEncrypt = state.Status.Keys, state.Status.Sender, state.Status.EncryptionUnavailable != ""
 				peer.ClusterIPv4 = object.Spec.IPv4.Part

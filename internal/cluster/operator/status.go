@@ -51,7 +51,7 @@ func schedule(network *v1alpha1.TSNNetwork, owner string, nodes *nodeSet, nowTAI
 // status returns the network's status.
 func (o *outcome) status() *v1alpha1.TSNNetworkStatus {
 	status := &v1alpha1.TSNNetworkStatus{
-		Conditions: conditions(o.network, o.request, o.findings, clockCondition(o.network, o.reports, o.clockDifference), o.span.hub), Pods: o.used.total,
+		Conditions: conditions(o.network, o.request, o.findings, clockCondition(o.network, o.reports, o.clockDifference), o.span.hub), Pods: o.used.total - o.used.detached,
 		Schedule: o.request, NodeCounts: countNodes(o), NodeProblems: worst(o.problems), Peers: o.span.peers, MTU: o.span.mtu, ClusterKeys: o.keys,
 	}
 	status.NodesReady = fmt.Sprintf("%d/%d", status.NodeCounts.Ready, status.NodeCounts.WithPods)
@@ -107,6 +107,7 @@ func (r *Networks) createEvents(network *v1alpha1.TSNNetwork, findings []finding
 		before = map[string]bool{}
 		for i := range network.Status.NodeProblems {
 			before[problemKey(&network.Status.NodeProblems[i])] = true
+			before[network.Status.NodeProblems[i].Reason] = true
 		}
 		for _, condition := range network.Status.Conditions {
 			if condition.Type == v1alpha1.ConditionScheduleAccepted && condition.Status == metav1.ConditionFalse {

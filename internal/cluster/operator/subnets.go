@@ -32,6 +32,11 @@ func (p subnet) overlaps(other subnet) bool {
 	return p.ipv4 == other.ipv4 || p.ipv6.IsValid() && p.ipv6 == other.ipv6
 }
 
+// has reports whether an address is in one of the ranges.
+func (p subnet) has(address netip.Addr) bool {
+	return p.ipv4.Contains(address) || p.ipv6.Contains(address)
+}
+
 // subnetLedger has the subnets of each network's nodes. The TSNNodes have them too and survive the operator, but a cache of them may
 // not have a recent allocation yet, which could then be made twice. It is safe for concurrent use.
 type subnetLedger struct {
@@ -182,7 +187,8 @@ func allocateSubnets(network *v1alpha1.TSNNetwork, allocated map[string]subnet, 
 	if err != nil {
 		return nil, nil, err
 	}
-	subnets4, without := range4.Allocate(allocated4, existing, wanted)
+	static4, _ := netip.ParsePrefix(network.Spec.IPv4.Static) // invalid if there is none
+	subnets4, without := range4.Without(static4).Allocate(allocated4, existing, wanted)
 	subnets6 := map[string]netip.Prefix{}
 	if network.Spec.IPv6 != nil {
 		range6, err := tsnnetwork.NewRange(cmp.Or(network.Spec.IPv6.Part, network.Spec.IPv6.CIDR), network.Spec.IPv6.NodePrefixLength)
@@ -191,7 +197,8 @@ func allocateSubnets(network *v1alpha1.TSNNetwork, allocated map[string]subnet, 
 		}
 		wanted = slices.DeleteFunc(wanted, func(node string) bool { return slices.Contains(without, node) })
 		var without6 []string
-		subnets6, without6 = range6.Allocate(allocated6, existing, wanted)
+		static6, _ := netip.ParsePrefix(network.Spec.IPv6.Static)
+		subnets6, without6 = range6.Without(static6).Allocate(allocated6, existing, wanted)
 		without = append(without, without6...)
 	}
 	subnets = make(map[string]subnet, len(subnets4))

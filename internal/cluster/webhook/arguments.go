@@ -39,8 +39,9 @@ const argumentsKey = "cni-args"
 
 // Names of fields of tsn-cni's args.cni.
 const (
-	unseenArgument  = "unseen"
-	receiveArgument = "receive"
+	unseenArgument     = "unseen"
+	offNetworkArgument = "offNetwork"
+	receiveArgument    = "receive"
 )
 
 // annotationOf returns the annotation that sets an argument.
@@ -48,6 +49,8 @@ func annotationOf(argument string) string {
 	switch argument {
 	case unseenArgument:
 		return v1alpha1.UnseenAnnotation
+	case offNetworkArgument:
+		return v1alpha1.OffNetworkAnnotation
 	case receiveArgument:
 		return v1alpha1.ReceiveAnnotation
 	}
@@ -66,6 +69,13 @@ func argumentsOf(pod *corev1.Pod, vmDevice device.Device) (map[string]any, error
 				v1alpha1.UnseenAnnotation, value, v1alpha1.UnseenDrop, v1alpha1.UnseenPass)
 		}
 		arguments[unseenArgument] = value
+	}
+	if value, given := pod.Annotations[v1alpha1.OffNetworkAnnotation]; given {
+		if value != v1alpha1.OffNetworkRefuse && value != v1alpha1.OffNetworkPass {
+			return nil, fmt.Errorf("annotation %s is %q; write %s, or %s to let messages leave early that other interfaces of the pod send",
+				v1alpha1.OffNetworkAnnotation, value, v1alpha1.OffNetworkRefuse, v1alpha1.OffNetworkPass)
+		}
+		arguments[offNetworkArgument] = value
 	}
 	if value, given := pod.Annotations[v1alpha1.ReceiveAnnotation]; given {
 		if value != v1alpha1.ReceiveRing {

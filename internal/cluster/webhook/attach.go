@@ -107,6 +107,16 @@ func completeAttachment(text string, existing []*nettypes.NetworkSelectionElemen
 	if err != nil || len(missing) == 0 {
 		return text, err
 	}
+	return changeAttachment(text, existing, at, func(element map[string]any) {
+		if given, ok := element[argumentsKey].(map[string]any); ok {
+			maps.Copy(missing, given)
+		}
+		element[argumentsKey] = missing
+	})
+}
+
+// changeAttachment changes fields of an existing attachment.
+func changeAttachment(text string, existing []*nettypes.NetworkSelectionElement, at int, change func(element map[string]any)) (string, error) {
 	list, err := toJSON(text, existing)
 	if err != nil {
 		return "", err
@@ -115,10 +125,7 @@ func completeAttachment(text string, existing []*nettypes.NetworkSelectionElemen
 	if err := json.Unmarshal(list[at], &element); err != nil {
 		return "", fmt.Errorf("annotation %s has an attachment that is not an object: %w", nettypes.NetworkAttachmentAnnot, err)
 	}
-	if given, ok := element[argumentsKey].(map[string]any); ok {
-		maps.Copy(missing, given)
-	}
-	element[argumentsKey] = missing
+	change(element)
 	if list[at], err = json.Marshal(element); err != nil {
 		return "", err
 	}

@@ -42,14 +42,14 @@ func (k *Kata) Set(text string) error {
 }
 
 // kataDevices returns where the network devices of a pod are if its runtime is Kata, else "". It warns about a runtime that seems to be
-// Kata and is not configured.
+// Kata and is not configured, and refuses gVisor's.
 func (h *Handler) kataDevices(ctx context.Context, pod *corev1.Pod) (where, warning string, err error) {
-	name := pod.Spec.RuntimeClassName
+	name, unchecked := pod.Spec.RuntimeClassName, pod.Annotations[v1alpha1.RuntimeAnnotation] == v1alpha1.RuntimeUnchecked
 	switch {
 	case name == nil:
 		return "", "", nil
-	case len(h.Kata) == 0: // no right to read RuntimeClasses, but most have the name of their handler
-		return "", kataWarning("RuntimeClass", *name), nil
+	case isGVisor(*name) && !unchecked:
+		return "", "", errGVisor("RuntimeClass", *name)
 	}
 	class := &nodev1.RuntimeClass{}
 	if err := h.get(ctx, types.NamespacedName{Name: *name}, class); apierrors.IsNotFound(err) {
@@ -58,20 +58,23 @@ func (h *Handler) kataDevices(ctx context.Context, pod *corev1.Pod) (where, warn
 	} else if err != nil {
 		return "", "", fmt.Errorf("get RuntimeClass %s: %w", *name, err)
 	}
+	if isGVisor(class.Handler) && !unchecked {
+		return "", "", errGVisor("handler", class.Handler)
+	}
 	where, known := h.Kata[class.Handler]
 	if !known {
-		warning = kataWarning("handler", class.Handler)
+		warning = kataWarning(class.Handler)
 	}
 	return where, warning, nil
 }
 
-// kataWarning returns a warning if a runtime's name is like those of Kata, else "".
-func kataWarning(what, name string) string {
-	if !strings.HasPrefix(name, tsnnetwork.KataHandlers) {
+// kataWarning returns a warning if a handler's name is like those of Kata, else "".
+func kataWarning(handler string) string {
+	if !strings.HasPrefix(handler, tsnnetwork.KataHandlers) {
 		return ""
 	}
-	return fmt.Sprintf("%s %s of the pod seems to be Kata's, and kata.handlers of the chart does not name it: programs in its machine would not reach "+
-		"their networks; add the handler there and recreate the pod", what, name)
+	return fmt.Sprintf("handler %s of the pod seems to be Kata's, and kata.handlers of the chart does not name it: programs in its machine would not reach "+
+		"their networks; add the handler there and recreate the pod", handler)
 }
 
 // applyKata sets how the pod's Kata virtual machine is connected, unless the pod requests it, and validates the request.
@@ -177,7 +180,7 @@ func checkDeviceConflicts(pod *corev1.Pod, vmDevice device.Device) error {
 	if !vmDevice.Exists() {
 		return nil
 	}
-	for _, annotation := range []string{v1alpha1.ReceiveAnnotation, v1alpha1.UnseenAnnotation} {
+	for _, annotation := range []string{v1alpha1.ReceiveAnnotation, v1alpha1.UnseenAnnotation, v1alpha1.OffNetworkAnnotation} {
 		if _, given := pod.Annotations[annotation]; given {
 			return fmt.Errorf("annotation %s is for programs of the pod, and a virtual machine has its interfaces (%s: %s); remove it",
 				annotation, v1alpha1.DeviceAnnotation, vmDevice.Kind)

@@ -98,9 +98,9 @@ func (c classes) Get(_ context.Context, key client.ObjectKey, into client.Object
 func (c classes) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
 
 func TestKataDevices(t *testing.T) {
-	server := classes{"kata": "kata-qemu", "gvisor": "runsc", "fc": "kata-fc"}
+	server := classes{"kata": "kata-qemu", "sandboxed": "runsc", "light": "crun", "fc": "kata-fc"}
 	h := &Handler{Cached: classes{}, Live: server, Kata: Kata{"kata-qemu": "veth"}}
-	without := &Handler{Cached: classes{}, Live: classes{}}
+	without := &Handler{Cached: classes{}, Live: server}
 	get := func(class string) string { return "runtimeClassName: " + class + ", " + appContainer }
 	for name, test := range map[string]struct {
 		handler                 *Handler
@@ -109,12 +109,14 @@ func TestKataDevices(t *testing.T) {
 	}{
 		"none":              {handler: h, spec: appContainer},
 		"Kata's":            {handler: h, spec: inKata, want: "veth"},
-		"another runtime's": {handler: h, spec: get("gvisor")},
+		"another runtime's": {handler: h, spec: get("light")},
+		"gVisor's":          {handler: h, spec: get("sandboxed"), sentence: "handler runsc of the pod is gVisor's"},
 		"one of Kata's that the operator was not told of": {handler: h, spec: get("fc"),
 			warning: "handler kata-fc of the pod seems to be Kata's, and kata.handlers of the chart does not name it"},
-		"of a class that is not there":         {handler: h, spec: get("missing"), sentence: "runtimeClassName is missing, and there is no such RuntimeClass"},
-		"where the operator was told of none":  {handler: without, spec: get("missing")},
-		"and the class has the name of Kata's": {handler: without, spec: get("kata-clh"), warning: "RuntimeClass kata-clh of the pod seems to be Kata's"},
+		"of a class that is not there":        {handler: h, spec: get("missing"), sentence: "runtimeClassName is missing, and there is no such RuntimeClass"},
+		"where the operator was told of none": {handler: without, spec: get("light")},
+		"and the class is Kata's":             {handler: without, spec: get("fc"), warning: "handler kata-fc of the pod seems to be Kata's"},
+		"and the class is gVisor's":           {handler: without, spec: get("sandboxed"), sentence: "handler runsc of the pod is gVisor's"},
 	} {
 		got, warning, err := test.handler.kataDevices(t.Context(), parsePod(t, annotated("", test.spec)))
 		if got != test.want || !strings.HasPrefix(warning, test.warning) || (warning == "") != (test.warning == "") ||

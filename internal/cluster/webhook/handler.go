@@ -30,7 +30,7 @@ const Path = "/mutate-pod"
 type Handler struct {
 	// Cached reads from the cache, which may miss recent objects, Live from the API server.
 	Cached, Live client.Reader
-	// Kata has the RuntimeClass handlers of Kata Containers; if it is empty, RuntimeClasses are not read.
+	// Kata has the RuntimeClass handlers of Kata Containers.
 	Kata Kata
 	// Links configures what pods with links get.
 	Links Links
@@ -52,7 +52,8 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	if err := json.Unmarshal(request.Object.Raw, pod); err != nil {
 		return admission.Errored(http.StatusBadRequest, fmt.Errorf("decode the pod: %w", err))
 	}
-	if _, static := pod.Annotations[corev1.MirrorPodAnnotationKey]; static {
+	_, static := pod.Annotations[corev1.MirrorPodAnnotationKey]
+	if _, named := pod.Annotations[v1alpha1.NetworkAnnotation]; static && (named || links.HasLinkLabel(pod.Labels)) {
 		return admission.Denied(mirrorRefused)
 	}
 	before := pod.DeepCopy()
@@ -71,16 +72,16 @@ func (h *Handler) Handle(ctx context.Context, request admission.Request) admissi
 	return admission.Patched("", patch...).WithWarnings(warnings...)
 }
 
-// mutatePod adds what the pod's annotation and labels request. The API server does not send pods that have neither.
+// mutatePod adds what the pod's annotation and labels request. The API server does not send pods that have neither, unless they have another
+// annotation of KuberneTSN.
 func (h *Handler) mutatePod(ctx context.Context, pod *corev1.Pod, namespace string) (warnings []string, err error) {
+	warnings = unknownAnnotations(pod)
 	if value, named := pod.Annotations[v1alpha1.NetworkAnnotation]; named {
-		warning, err := h.joinNetworks(ctx, pod, namespace, value)
+		more, err := h.joinNetworks(ctx, pod, namespace, value)
 		if err != nil {
 			return nil, err
 		}
-		if warning != "" {
-			warnings = append(warnings, warning)
-		}
+		warnings = append(warnings, more...)
 	}
 	if !links.HasLinkLabel(pod.Labels) {
 		return warnings, nil
@@ -89,37 +90,103 @@ func (h *Handler) mutatePod(ctx context.Context, pod *corev1.Pod, namespace stri
 	return append(warnings, more...), err
 }
 
-// joinNetworks attaches a pod to the networks in its annotation. The warning is for the pod's owner.
-func (h *Handler) joinNetworks(ctx context.Context, pod *corev1.Pod, namespace, value string) (warning string, err error) {
-	networks, err := tsnnetwork.NetworksOf(value)
+// joinNetworks attaches a pod to the networks in its annotation. The warnings are for the pod's owner.
+func (h *Handler) joinNetworks(ctx context.Context, pod *corev1.Pod, namespace, value string) (warnings []string, err error) {
+	names, err := tsnnetwork.NetworksOf(value)
 	if err != nil {
-		return "", refusal{err}
+		return nil, refusal{err}
 	}
+	var networks []*v1alpha1.TSNNetwork
 	var clocked []string // networks with a clock requirement
-	for _, name := range networks {
+	for _, name := range names {
 		network, err := h.getNetwork(ctx, name)
 		if err != nil {
-			return "", err
+			return nil, err
 		}
 		if err := h.checkNamespace(ctx, namespace, network); err != nil {
-			return "", err
+			return nil, err
 		}
 		if err := checkCard(pod, namespace, network); err != nil {
-			return "", err
+			return nil, err
+		}
+		warning, err := checkReady(network)
+		if err != nil {
+			return nil, err
+		}
+		if warning != "" {
+			warnings = append(warnings, warning)
 		}
 		if network.Spec.Clock != nil {
 			clocked = append(clocked, name)
 		}
+		networks = append(networks, network)
 	}
 	kata, warning, err := h.kataDevices(ctx, pod)
 	if err != nil {
-		return "", err
+		return nil, err
 	}
-	if err := mutate(pod, namespace, networks, kata); err != nil {
-		return "", refusal{err}
+	if warning != "" {
+		warnings = append(warnings, warning)
+	}
+	if err := mutate(pod, namespace, names, kata); err != nil {
+		return nil, refusal{err}
+	}
+	if err := requestAddresses(pod, namespace, networks); err != nil {
+		return nil, refusal{err}
+	}
+	if err := h.checkRequests(ctx, pod, namespace, networks); err != nil {
+		return nil, err
 	}
 	avoidLostClocks(pod, clocked)
-	return warning, nil
+	node, err := h.nodeWithoutGate(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if node != "" {
+		return append(warnings, fmt.Sprintf("the pod may be ready without its interfaces: it gets no readiness gate %s while the agent of node %s does not set "+
+			"the condition; upgrade ktsn-agent there", v1alpha1.ConditionAttached, node)), nil
+	}
+	addReadinessGate(pod)
+	return warnings, nil
+}
+
+// nodeWithoutGate returns a node whose agent is of a release that does not set the condition of the gate, "" for none. Pods with the gate would
+// never be ready there. Idle nodes and nodes that are down keep the report of an agent that runs no more.
+func (h *Handler) nodeWithoutGate(ctx context.Context) (name string, err error) {
+	var states v1alpha1.TSNNodeList
+	if err := h.Cached.List(ctx, &states, client.UnsafeDisableDeepCopy); err != nil {
+		return "", fmt.Errorf("list the agents' reports: %w", err)
+	}
+	for i := range states.Items {
+		// An agent that has not reported yet is a new one.
+		if status := &states.Items[i].Status; status.AgentVersion == "" || status.SetsAttached {
+			continue
+		}
+		node := &corev1.Node{}
+		err := h.Cached.Get(ctx, types.NamespacedName{Name: states.Items[i].Name}, node, client.UnsafeDisableDeepCopy)
+		switch {
+		case client.IgnoreNotFound(err) != nil:
+			return "", fmt.Errorf("get node %s: %w", states.Items[i].Name, err)
+		case err == nil && runsAgent(node):
+			return node.Name, nil
+		}
+	}
+	return "", nil
+}
+
+// runsAgent reports whether a node runs an agent now.
+func runsAgent(node *corev1.Node) bool {
+	return node.Labels[v1alpha1.NodeLabel] == v1alpha1.LabelValue && slices.ContainsFunc(node.Status.Conditions, func(condition corev1.NodeCondition) bool {
+		return condition.Type == corev1.NodeReady && condition.Status == corev1.ConditionTrue
+	})
+}
+
+// addReadinessGate keeps the pod from being ready without its interfaces.
+func addReadinessGate(pod *corev1.Pod) {
+	gate := corev1.PodReadinessGate{ConditionType: v1alpha1.ConditionAttached}
+	if !slices.Contains(pod.Spec.ReadinessGates, gate) {
+		pod.Spec.ReadinessGates = append(pod.Spec.ReadinessGates, gate)
+	}
 }
 
 // checkCard returns an error if a pod requests a network card that the network does not give it.

@@ -9,8 +9,12 @@ import (
 	"testing"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	corev1 "k8s.io/api/core/v1"
+	nodev1 "k8s.io/api/node/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
@@ -21,9 +25,33 @@ import (
 type oneNetwork struct {
 	client.Reader
 	network *v1alpha1.TSNNetwork
+	nodes   []v1alpha1.TSNNode
 }
 
-func (o oneNetwork) Get(_ context.Context, _ client.ObjectKey, into client.Object, options ...client.GetOption) error {
+func (o oneNetwork) List(_ context.Context, into client.ObjectList, _ ...client.ListOption) error {
+	into.(*v1alpha1.TSNNodeList).Items = o.nodes
+	return nil
+}
+
+// Get returns the network, a RuntimeClass that is called as its handler, or a node that runs an agent unless its name says otherwise.
+func (o oneNetwork) Get(_ context.Context, key client.ObjectKey, into client.Object, options ...client.GetOption) error {
+	switch object := into.(type) {
+	case *nodev1.RuntimeClass:
+		object.Handler = key.Name
+		return nil
+	case *corev1.Node:
+		if key.Name == "gone" {
+			return apierrors.NewNotFound(schema.GroupResource{Resource: "nodes"}, key.Name)
+		}
+		object.Name = key.Name
+		if key.Name != "idle" {
+			object.Labels = map[string]string{v1alpha1.NodeLabel: v1alpha1.LabelValue}
+		}
+		if key.Name != "down" {
+			object.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+		}
+		return nil
+	}
 	asked := (&client.GetOptions{}).ApplyOptions(options)
 	if asked.UnsafeDisableDeepCopy != nil && *asked.UnsafeDisableDeepCopy {
 		*into.(*v1alpha1.TSNNetwork) = *o.network

@@ -141,7 +141,7 @@ func (l *Links) add(pod *corev1.Pod, namespace string, roles []links.Role) error
 	if err := l.addWaiter(pod, roles); err != nil {
 		return err
 	}
-	setPodLabel(pod)
+	markPod(pod)
 	return nil
 }
 

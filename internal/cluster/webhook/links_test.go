@@ -58,6 +58,8 @@ func (services) Get(_ context.Context, key client.ObjectKey, into client.Object,
 	return apierrors.NewNotFound(schema.GroupResource{}, key.Name)
 }
 
+func (services) List(context.Context, client.ObjectList, ...client.ListOption) error { return nil }
+
 func linkHandler() *Handler {
 	return &Handler{Cached: services{}, Live: services{}, Kata: Kata{"kata": "veth"},
 		Links: Links{Namespace: "kubernetsn-system", Image: "registry.example.org/ktsn-agent:1", PullPolicy: corev1.PullIfNotPresent}}
@@ -119,6 +121,7 @@ spec:
       volumeMounts: [{name: ktsn, mountPath: /run/ktsn, readOnly: true}]
   volumes:
     - {name: ktsn, csi: {driver: csi.kubernetsn.io, readOnly: true}}
+  nodeSelector: {kubernetes.io/arch: amd64}
 `)
 	if asText(t, pod) != asText(t, want) {
 		t.Errorf("got  %s\nwant %s", asText(t, pod), asText(t, want))

@@ -24,6 +24,8 @@ const (
 	preloadVariable = "LD_PRELOAD"
 	// receiveVariable makes libktsn.so request receive rings.
 	receiveVariable = "KTSN_RECEIVE"
+	// offNetworkVariable makes libktsn.so send messages early that leave through other interfaces.
+	offNetworkVariable = "KTSN_OFF_NETWORK"
 )
 
 // mutate attaches a pod to networks; kata is where the devices of a Kata virtual machine are (see kataDevices). It is idempotent. The
@@ -45,16 +47,17 @@ func mutate(pod *corev1.Pod, namespace string, networks []string, kata string) e
 			return err
 		}
 	}
-	setPodLabel(pod)
+	markPod(pod)
 	return nil
 }
 
-// setPodLabel sets the label by which the operator finds the pod.
-func setPodLabel(pod *corev1.Pod) {
+// markPod sets the label by which the operator finds the pod, and selects nodes on which KuberneTSN runs.
+func markPod(pod *corev1.Pod) {
 	if pod.Labels == nil {
 		pod.Labels = map[string]string{}
 	}
 	pod.Labels[v1alpha1.PodLabel] = v1alpha1.LabelValue
+	selectArchitecture(pod)
 }
 
 // addToContainers mounts the pod's volume in containers, and preloads libktsn.so into their programs.
@@ -78,7 +81,10 @@ func addToContainers(pod *corev1.Pod, machine device.Device) error {
 			return err
 		}
 		if _, asked := pod.Annotations[v1alpha1.ReceiveAnnotation]; asked {
-			addReceive(container)
+			addVariable(container, receiveVariable, v1alpha1.ReceiveRing)
+		}
+		if pod.Annotations[v1alpha1.OffNetworkAnnotation] == v1alpha1.OffNetworkPass {
+			addVariable(container, offNetworkVariable, v1alpha1.OffNetworkPass)
 		}
 	}
 	return nil
@@ -92,7 +98,7 @@ func checkPod(pod *corev1.Pod, requestedBy string) error {
 	case pod.Spec.OS != nil && pod.Spec.OS.Name == corev1.Windows:
 		return fmt.Errorf("the pod is for Windows (spec.os.name), and networks are for Linux; remove %s", requestedBy)
 	}
-	return nil
+	return checkPlace(pod)
 }
 
 // preloadContainers returns the containers whose timed messages are taken: those in the annotation, or all except ordinary init containers.
@@ -193,10 +199,10 @@ func addPreload(container *corev1.Container) error {
 	return nil
 }
 
-// addReceive makes libktsn.so request receive rings, unless the container sets the variable.
-func addReceive(container *corev1.Container) {
-	if !slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool { return variable.Name == receiveVariable }) {
-		container.Env = append(container.Env, corev1.EnvVar{Name: receiveVariable, Value: v1alpha1.ReceiveRing})
+// addVariable sets a variable of libktsn.so, unless the container sets it.
+func addVariable(container *corev1.Container, name, value string) {
+	if !slices.ContainsFunc(container.Env, func(variable corev1.EnvVar) bool { return variable.Name == name }) {
+		container.Env = append(container.Env, corev1.EnvVar{Name: name, Value: value})
 	}
 }
 

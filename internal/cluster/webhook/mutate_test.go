@@ -4,11 +4,18 @@ package webhook
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
+	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 	"sigs.k8s.io/yaml"
+
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 )
 
 func parsePod(t testing.TB, text string) *corev1.Pod {
@@ -62,6 +69,7 @@ spec:
   volumes:
     - {name: data, emptyDir: {}}
     - {name: ktsn, csi: {driver: csi.kubernetsn.io, readOnly: true}}
+  nodeSelector: {kubernetes.io/arch: amd64}
 `)
 	if asText(t, pod) != asText(t, want) {
 		t.Errorf("got  %s\nwant %s", asText(t, pod), asText(t, want))
@@ -93,6 +101,8 @@ func TestMutateKeepsSettings(t *testing.T) {
 		"what is unseen":                    {annotated(", kubernetsn.io/unseen: pass", appContainer), `"k8s.v1.cni.cncf.io/networks":"[{\"cni-args\":{\"unseen\":\"pass\"},\"interface\":\"tsn0\",\"name\":\"tsn\"}]"`},
 		"receive rings":                     {annotated(", kubernetsn.io/receive: ring", appContainer), `"k8s.v1.cni.cncf.io/networks":"[{\"cni-args\":{\"receive\":\"ring\"},\"interface\":\"tsn0\",\"name\":\"tsn\"}]"`},
 		"the variable for receive rings":    {annotated(", kubernetsn.io/receive: ring", appContainer), `"name":"KTSN_RECEIVE","value":"ring"`},
+		"what leaves off the network":       {annotated(", kubernetsn.io/off-network: pass", appContainer), `[{\"cni-args\":{\"offNetwork\":\"pass\"},\"interface\":\"tsn0\",`},
+		"the variable for it":               {annotated(", kubernetsn.io/off-network: pass", appContainer), `"name":"KTSN_OFF_NETWORK","value":"pass"`},
 		"receive rings, and what is unseen": {annotated(", kubernetsn.io/receive: ring, kubernetsn.io/unseen: pass", appContainer), `[{\"cni-args\":{\"receive\":\"ring\",\"unseen\":\"pass\"},`},
 		"what is unseen, beside others": {annotated(", kubernetsn.io/unseen: drop"+networksKey+"'a, other/b@x0'", appContainer),
 			`[{\"name\":\"a\",\"namespace\":\"ns\"},{\"name\":\"b\",\"namespace\":\"other\",\"interface\":\"x0\"},{\"cni-args\":{\"unseen\":\"drop\"},\"interface\":\"tsn0\",\"name\":\"tsn\"}]`},
@@ -127,8 +137,9 @@ func TestMutateInvalid(t *testing.T) {
 		"a volume of our name": {annotated("", appContainer+", volumes: [{name: ktsn, emptyDir: {}}]"), "the pod has a volume ktsn of its own"},
 		"a mount at our place": {annotated("", "containers: [{name: app, volumeMounts: [{name: a, mountPath: /run/ktsn/}]}], volumes: [{name: a, emptyDir: {}}]"),
 			"container app has volume a mounted at /run/ktsn"},
-		"something else of what is unseen": {annotated(", kubernetsn.io/unseen: let", appContainer), `annotation kubernetsn.io/unseen is "let"; write drop, or pass`},
-		"something else of receiving":      {annotated(", kubernetsn.io/receive: xdp", appContainer), `annotation kubernetsn.io/receive is "xdp"; write ring, or leave`},
+		"something else of what leaves off the network": {annotated(", kubernetsn.io/off-network: drop", appContainer), `annotation kubernetsn.io/off-network is "drop"; write refuse, or pass`},
+		"something else of what is unseen":              {annotated(", kubernetsn.io/unseen: let", appContainer), `annotation kubernetsn.io/unseen is "let"; write drop, or pass`},
+		"something else of receiving":                   {annotated(", kubernetsn.io/receive: xdp", appContainer), `annotation kubernetsn.io/receive is "xdp"; write ring, or leave`},
 		"another argument of an attachment by hand": {annotated(", kubernetsn.io/unseen: pass"+networksKey+`'[{"name": "tsn", "cni-args": {"unseen": ["pass"]}}]'`, appContainer),
 			`gives the attachment tsn the argument "unseen": ["pass"], and by annotation kubernetsn.io/unseen it is "pass"; remove one of the two`},
 		"an interface that is taken": {annotated(networksKey+"other@tsn0", appContainer), "gives interface tsn0 to ns/other"},
@@ -139,6 +150,51 @@ func TestMutateInvalid(t *testing.T) {
 			err := mutate(parsePod(t, test.pod), "ns", []string{"tsn"}, "")
 			if err == nil || !strings.Contains(err.Error(), test.sentence) {
 				t.Errorf("got %v, want %q", err, test.sentence)
+			}
+		})
+	}
+}
+
+func TestReadinessGate(t *testing.T) {
+	const ours, another = "kubernetsn.io/attached", "example.org/ready"
+	reports := func(node, version string, sets bool) v1alpha1.TSNNode {
+		return v1alpha1.TSNNode{ObjectMeta: metav1.ObjectMeta{Name: node}, Status: v1alpha1.TSNNodeStatus{AgentVersion: version, SetsAttached: sets}}
+	}
+	for name, test := range map[string]struct {
+		nodes []v1alpha1.TSNNode
+		spec  string
+		want  []string
+	}{
+		"no agent yet":                   {nil, "", []string{ours}},
+		"agents that set the condition":  {[]v1alpha1.TSNNode{reports("a", "2", true), reports("b", "2", true)}, "", []string{ours}},
+		"an agent that has not reported": {[]v1alpha1.TSNNode{reports("a", "2", true), reports("b", "", false)}, "", []string{ours}},
+		"an agent of an older release":   {[]v1alpha1.TSNNode{reports("a", "2", true), reports("b", "1", false)}, "", nil},
+		"one that ran on an idle node":   {[]v1alpha1.TSNNode{reports("idle", "1", false)}, "", []string{ours}},
+		"one on a node that is down":     {[]v1alpha1.TSNNode{reports("down", "1", false)}, "", []string{ours}},
+		"one on a node that has gone":    {[]v1alpha1.TSNNode{reports("gone", "1", false)}, "", []string{ours}},
+		"another gate":                   {nil, ", readinessGates: [{conditionType: " + another + "}]", []string{another, ours}},
+		"the gate itself":                {nil, ", readinessGates: [{conditionType: " + ours + "}]", []string{ours}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			raw, err := json.Marshal(parsePod(t, annotated("", appContainer+test.spec)))
+			must(t, err)
+			cache := oneNetwork{network: &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "tsn"}}, nodes: test.nodes}
+			response := (&Handler{Cached: cache, Live: cache}).Handle(t.Context(), admission.Request{
+				AdmissionRequest: admissionv1.AdmissionRequest{Namespace: "ns", Object: runtime.RawExtension{Raw: raw}}})
+			if !response.Allowed {
+				t.Fatalf("the response is %+v", response)
+			}
+			pod := &corev1.Pod{}
+			must(t, json.Unmarshal(applied(t, raw, response.Patches), pod))
+			var gates []string
+			for _, gate := range pod.Spec.ReadinessGates {
+				gates = append(gates, string(gate.ConditionType))
+			}
+			if !slices.Equal(gates, test.want) {
+				t.Errorf("the gates are %q, want %q", gates, test.want)
+			}
+			if text := strings.Join(response.Warnings, "; "); strings.Contains(text, "the agent of node b does not set the condition") != (test.want == nil) {
+				t.Errorf("the warnings are %q", text)
 			}
 		})
 	}

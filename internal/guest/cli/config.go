@@ -12,7 +12,9 @@ import (
 )
 
 const (
+	// programPath is the path of ktsn-guest in virtual machines, and packagedPath that of the Debian package.
 	programPath  = "/usr/local/sbin/ktsn-guest"
+	packagedPath = "/usr/sbin/ktsn-guest"
 	chronySocket = "/run/chrony/ktsn.sock"
 )
 
@@ -27,7 +29,7 @@ func newConfig(env *commandline.Environment) *cobra.Command {
 			"the host's clock from /dev/ptp0 itself (--ptp); else it is given samples by `ktsn-guest run --chrony-socket`.",
 		Args: commandline.OneArgument("systemd, cloud-init or chrony"),
 		RunE: func(_ *cobra.Command, arguments []string) error {
-			text, err := configuration(arguments[0], interfaces, ptp)
+			text, err := configuration(arguments[0], env.Executable, interfaces, ptp)
 			if err != nil {
 				return commandline.Usage(err)
 			}
@@ -40,7 +42,7 @@ func newConfig(env *commandline.Environment) *cobra.Command {
 	return command
 }
 
-func configuration(kind string, interfaces []string, ptp string) (string, error) {
+func configuration(kind, executable string, interfaces []string, ptp string) (string, error) {
 	if kind == "chrony" {
 		return chronyLines(ptp), nil
 	}
@@ -49,15 +51,18 @@ func configuration(kind string, interfaces []string, ptp string) (string, error)
 	}
 	switch kind {
 	case "systemd":
-		return unit(interfaces, ptp), nil
+		if executable != packagedPath {
+			executable = programPath
+		}
+		return unit(executable, interfaces, ptp), nil
 	case "cloud-init":
 		return userData(interfaces, ptp), nil
 	}
 	return "", fmt.Errorf(`%q is none of "systemd", "cloud-init" and "chrony"`, kind)
 }
 
-func unit(interfaces []string, ptp string) string {
-	command := programPath + " run --interface " + strings.Join(interfaces, ",")
+func unit(program string, interfaces []string, ptp string) string {
+	command := program + " run --interface " + strings.Join(interfaces, ",")
 	capabilities := "CAP_NET_ADMIN CAP_BPF CAP_PERFMON CAP_SYS_ADMIN"
 	if ptp == "" {
 		command += " --chrony-socket " + chronySocket
@@ -100,7 +105,7 @@ func userData(interfaces []string, ptp string) string {
 write_files:
   - path: /etc/systemd/system/ktsn-guest.service
     content: |
-` + indented(unit(interfaces, ptp)) + `  - path: /etc/chrony/conf.d/ktsn.conf
+` + indented(unit(programPath, interfaces, ptp)) + `  - path: /etc/chrony/conf.d/ktsn.conf
     content: |
 ` + indented(chronyLines(ptp)) + `runcmd:
   - [systemctl, daemon-reload]

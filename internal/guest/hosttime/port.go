@@ -33,5 +33,5 @@ func OpenPort(name string) (Port, error) {
 		}
 		return os.NewFile(uintptr(fd), path), nil
 	}
-	return nil, fmt.Errorf("%w %q; give it one as docs/virtual-machines.md of KuberneTSN says", errNoPort, name)
+	return nil, fmt.Errorf("%w %q; give it one as docs/guide/virtual-machines.md of KuberneTSN says", errNoPort, name)
 }

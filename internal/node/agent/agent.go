@@ -59,6 +59,7 @@ type core struct {
 	queue    *queue
 	ktsnd    daemon.Link
 	board    *board
+	faults   networkFaults
 	metrics  *metrics.Metrics
 	log      *slog.Logger
 }
@@ -66,7 +67,7 @@ type core struct {
 // Run serves the node until ctx ends.
 func Run(ctx context.Context, options *Options, platform *Platform, config *rest.Config, log *slog.Logger) error {
 	c := &core{Options: options, platform: platform, queue: newQueue(), ktsnd: daemon.Link{Path: options.Control}, log: log}
-	host := &install.Node{Root: options.Host, List: install.DefaultList}
+	host := &install.Node{Root: options.Host, Mounts: addedMounts(options.Etc), List: install.DefaultList}
 	volumes := &csi.Volumes{Dir: c.runDir(), Library: filepath.Join(c.runDir(), "lib", "libktsn.so"), Daemon: c.ktsnd}
 	var err error
 	if c.metrics, err = metrics.New(platform.Registry); err != nil {
@@ -86,11 +87,14 @@ func Run(ctx context.Context, options *Options, platform *Platform, config *rest
 	if err := installPrograms(c, host, volumes.Library); err != nil {
 		return err
 	}
+	if c.Etc != "" {
+		installUnmanaged(host, log)
+	}
 	start := objects.NewStart(time.Now(), platform.Uptime())
 	if c.manager, err = newManager(config, options, platform, start, c.board, log); err != nil {
 		return err
 	}
-	relays, err := addPods(c, volumes)
+	relays, err := addPods(c, host, volumes)
 	if err != nil {
 		return err
 	}
@@ -129,7 +133,7 @@ func installPrograms(c *core, host *install.Node, library string) error {
 }
 
 // addPods adds the parts that serve the node's pods with either source of networks.
-func addPods(c *core, volumes *csi.Volumes) (*relay.Supervisor, error) {
+func addPods(c *core, host *install.Node, volumes *csi.Volumes) (*relay.Supervisor, error) {
 	kubeletLeft := make(chan struct{})
 	relays, err := newRelays(c, kubeletLeft)
 	if err != nil {
@@ -137,6 +141,9 @@ func addPods(c *core, volumes *csi.Volumes) (*relay.Supervisor, error) {
 	}
 	sweeper, err := newSweeper(c, volumes)
 	if err != nil {
+		return nil, err
+	}
+	if err := addDevices(c, host); err != nil {
 		return nil, err
 	}
 	if err := addCSI(c, volumes, sweeper, kubeletLeft); err != nil {
@@ -199,10 +206,17 @@ func addClusterNetworks(c *core, start objects.Start, host *install.Node, volume
 	if err != nil {
 		return err
 	}
-	if err := addNodeStatus(c, informer.State, judge, follower, relays, paths, ovs); err != nil {
+	settings, err := newHost(c)
+	if err != nil {
+		return err
+	}
+	if err := addNodeStatus(c, informer.State, judge, follower, relays, paths, ovs, settings); err != nil {
 		return err
 	}
 	if err := addLimits(c, informer.State); err != nil {
+		return err
+	}
+	if err := addAttached(c); err != nil {
 		return err
 	}
 	planner := &peers.FromCluster{Nodes: c.manager.GetClient(), Node: c.Node, State: informer.State, Encryption: judge.Look, EncryptedPort: c.EncryptedPort}

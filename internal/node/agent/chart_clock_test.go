@@ -50,7 +50,7 @@ func TestChartClockOptions(t *testing.T) {
 		t.Errorf("by default it reads %+v", o)
 	}
 	// The nodes' clocks are kept before any pod of a network is there.
-	if spec := set.Spec.Template.Spec; !spec.HostNetwork || len(spec.NodeSelector) != 1 || spec.NodeSelector["kubernetes.io/os"] != "linux" || len(spec.Tolerations) == 0 {
+	if spec := set.Spec.Template.Spec; !spec.HostNetwork || len(spec.NodeSelector) != 2 || spec.NodeSelector["kubernetes.io/os"] != "linux" || len(spec.Tolerations) == 0 {
 		t.Errorf("it runs on %v", spec.NodeSelector)
 	}
 	// The watcher must find the socket of ptp4l, and ptp4l the watcher.
@@ -78,7 +78,7 @@ func TestChartClockOptions(t *testing.T) {
 	if o := rest.Options; !slices.Equal(o.Devices, []string{"eth2", "eth3"}) || o.Role != ptp.RoleReceiver || o.Priority1 != nil || *o.Priority2 != 11 {
 		t.Errorf("the others read %+v", o)
 	}
-	if got := restSet.Spec.Template.Spec.NodeSelector; len(got) != 2 || got["clock"] != "rest" {
+	if got := restSet.Spec.Template.Spec.NodeSelector; len(got) != 3 || got["clock"] != "rest" {
 		t.Errorf("the others run on %v", got)
 	}
 	if gmSet.Spec.Selector.MatchLabels["kubernetsn.io/clock"] == restSet.Spec.Selector.MatchLabels["kubernetsn.io/clock"] {

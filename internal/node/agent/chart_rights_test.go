@@ -32,7 +32,7 @@ func TestChartOperatorAffinity(t *testing.T) {
 	}
 	spec := placed()
 	preferred := spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution
-	if len(preferred) != 1 || preferred[0].Preference.MatchExpressions[0].Key != controlPlane || len(spec.NodeSelector) != 1 {
+	if len(preferred) != 1 || preferred[0].Preference.MatchExpressions[0].Key != controlPlane || len(spec.NodeSelector) != 2 {
 		t.Errorf("operators prefer %+v, of nodes %v", preferred, spec.NodeSelector)
 	}
 	if len(spec.Tolerations) != 1 || spec.Tolerations[0].Key != controlPlane || spec.Tolerations[0].Effect != corev1.TaintEffectNoSchedule {
@@ -44,7 +44,7 @@ func TestChartOperatorAffinity(t *testing.T) {
 	}
 }
 
-// rights are the verbs of accounts: by account, scope, resource and names of objects, as in a row of the table in docs/security.md.
+// rights are the verbs of accounts: by account, scope, resource and names of objects, as in a row of the table in docs/security/privileges.md.
 type rights map[string]string
 
 func (r rights) add(account, scope, resource, names string, verbs []string) {
@@ -105,14 +105,14 @@ func rightsOf(t *testing.T, objects [][]byte) rights {
 	return granted
 }
 
-// tableOfRights parses the table in docs/security.md.
+// tableOfRights parses the table in docs/security/privileges.md. A row can have several resources.
 func tableOfRights(t *testing.T) rights {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/security.md")
+	text, err := os.ReadFile("../../../docs/security/privileges.md")
 	testlab.Must(t, err)
-	_, table, ok := strings.Cut(string(text), "| account | in | resource | objects | verbs |\n|---|---|---|---|---|\n")
+	_, table, ok := strings.Cut(string(text), "| account | in | resources | objects | verbs |\n|---|---|---|---|---|\n")
 	if !ok {
-		t.Fatal("docs/security.md has no table of rights")
+		t.Fatal("docs/security/privileges.md has no table of rights")
 	}
 	granted := rights{}
 	for line := range strings.Lines(table) {
@@ -123,24 +123,26 @@ func tableOfRights(t *testing.T) rights {
 		for i := range cells {
 			cells[i] = strings.TrimSpace(cells[i])
 		}
-		granted.add(cells[0], cells[1], cells[2], cells[3], strings.Split(cells[4], ", "))
+		for resource := range strings.SplitSeq(cells[2], ", ") {
+			granted.add(cells[0], cells[1], resource, cells[3], strings.Split(cells[4], ", "))
+		}
 	}
 	return granted
 }
 
-// TestChartRightsMatchTable compares the chart's rights with docs/security.md.
+// TestChartRightsMatchTable compares the chart's rights with docs/security/privileges.md.
 func TestChartRightsMatchTable(t *testing.T) {
 	objects, err := render(t, "--set", "kata.handlers.kata-qemu=veth")
 	testlab.Must(t, err)
 	given, table := rightsOf(t, objects), tableOfRights(t)
 	for _, key := range slices.Sorted(maps.Keys(given)) {
 		if table[key] != given[key] {
-			t.Errorf("the chart gives a right that docs/security.md has otherwise (%q): %s", table[key], row(key, given[key]))
+			t.Errorf("the chart gives a right that docs/security/privileges.md has otherwise (%q): %s", table[key], row(key, given[key]))
 		}
 	}
 	for key, verbs := range table {
 		if _, has := given[key]; !has {
-			t.Errorf("docs/security.md has a right that the chart does not give: %s", row(key, verbs))
+			t.Errorf("docs/security/privileges.md has a right that the chart does not give: %s", row(key, verbs))
 		}
 	}
 	if objects, err = render(t, "--set", "operator.enabled=false"); err != nil {

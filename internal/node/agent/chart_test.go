@@ -4,6 +4,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -24,6 +25,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
@@ -72,10 +74,52 @@ func object(t *testing.T, objects [][]byte, kind, name string, target any) {
 	t.Fatalf("the chart has no %s %s", kind, name)
 }
 
+// TestChartInlineVolume: OpenShift admits inline volumes in restricted namespaces by this label only.
+func TestChartInlineVolume(t *testing.T) {
+	objects, err := render(t)
+	testlab.Must(t, err)
+	var driver storagev1.CSIDriver
+	object(t, objects, "CSIDriver", v1alpha1.CSIDriver, &driver)
+	if got := driver.Labels["security.openshift.io/csi-ephemeral-volume-profile"]; got != "restricted" {
+		t.Errorf("the profile of its volumes is %q", got)
+	}
+}
+
+// TestChartOpenShift checks that the accounts of all pods with rights on a node are bound to the constraints that admit them.
+func TestChartOpenShift(t *testing.T) {
+	settings := []string{"--set", "clock.mode=ptp,uplink.ovs.nodeSelector.switch=ovs,uplink.ovs.device=0000:01:00.0"}
+	without, err := render(t, settings...)
+	testlab.Must(t, err)
+	if bytes.Contains(bytes.Join(without, nil), []byte("system:openshift")) {
+		t.Error("by default, the chart has objects for OpenShift")
+	}
+	objects, err := render(t, append(settings, "--set", "openshift.securityContextConstraints=true")...)
+	testlab.Must(t, err)
+	var privileged, nonroot rbacv1.RoleBinding
+	object(t, objects, "RoleBinding", "kubernetsn-scc-privileged", &privileged)
+	object(t, objects, "RoleBinding", "ktsn-removal-scc-nonroot", &nonroot)
+	if privileged.RoleRef.Name != "system:openshift:scc:privileged" || nonroot.RoleRef.Name != "system:openshift:scc:nonroot-v2" {
+		t.Errorf("the roles are %+v and %+v", privileged.RoleRef, nonroot.RoleRef)
+	}
+	admitted := func(binding *rbacv1.RoleBinding, about string, spec *corev1.PodSpec) {
+		account := rbacv1.Subject{Kind: "ServiceAccount", Name: cmp.Or(spec.ServiceAccountName, "default"), Namespace: binding.Namespace}
+		if !slices.Contains(binding.Subjects, account) {
+			t.Errorf("%s: %s has no account of %+v", about, account.Name, binding.Subjects)
+		}
+	}
+	for _, name := range []string{"ktsnd", "ktsn-agent", "ktsnd-ovs", "ktsn-agent-ovs", "ktsn-clock"} {
+		admitted(&privileged, name, &daemonSet(t, objects, name).Spec.Template.Spec)
+	}
+	admitted(&privileged, "the pod that cleans a node", &cleaningPod(t, objects).Spec)
+	var job batchv1.Job
+	object(t, objects, "Job", "ktsn-removal", &job)
+	admitted(&nonroot, job.Name, &job.Spec.Template.Spec)
+}
+
 func TestChartAgentOptions(t *testing.T) {
 	for name, arguments := range map[string][]string{
 		"by default":               nil,
-		"with everything changed":  {"--set", "agent.metricsPort=0,agent.inspectPrograms=false,kubeletDir=/k,pluginDir=/p,multus.confDir=/c,agent.sweepEvery=5m"},
+		"with everything changed":  {"--set", "agent.metricsPort=0,agent.inspectPrograms=false,kubeletDir=/k,pluginDir=/p,multus.confDir=/c,agent.sweepEvery=5m,tunnelChecksumOffload=Disable,agent.unmanagedDevices=Install"},
 		"with a core of ktsnd's":   {"--set", "ktsnd.exclusiveCore=true"},
 		"with cgroups of before":   {"--set", "ktsnd.cgroupV1=true"},
 		"with two networks and v6": {"--set-json", `networks=[{"name":"a","vni":1,"ranges":[{"cidr":"10.0.0.0/16"},{"cidr":"fd00::/48"}]},{"name":"b","vni":2,"mtu":1400,"capture":"All","ranges":[{"cidr":"10.1.0.0/16","nodePrefixLength":26}]}]`},
@@ -84,8 +128,10 @@ func TestChartAgentOptions(t *testing.T) {
 			objects, err := render(t, append(arguments, "--set", "operator.enabled=false")...)
 			testlab.Must(t, err)
 			spec := &daemonSet(t, objects, "ktsn-agent").Spec.Template.Spec
-			if _, err := Parse(containerOf(t, spec, "agent").Args, io.Discard); err != nil {
-				t.Error(err)
+			options, err := Parse(containerOf(t, spec, "agent").Args, io.Discard)
+			changed := name == "with everything changed"
+			if err != nil || options.NoChecksumOffload != changed || (options.Etc == "/host/etc") != changed || mounts(spec, "/etc", options.Etc) != changed {
+				t.Errorf("the agent reads %+v, %v", options, err)
 			}
 			checkMounts(t, spec)
 			spec = &daemonSet(t, objects, "ktsnd").Spec.Template.Spec
@@ -100,9 +146,22 @@ func TestChartAgentOptions(t *testing.T) {
 			if networks, err := (network.File{Path: path}).Networks(t.Context()); err != nil || len(networks) == 0 {
 				t.Errorf("the agent reads %v, %v", networks, err)
 			}
-			checkMounts(t, &cleaningPod(t, objects).Spec)
+			cleaner := &cleaningPod(t, objects).Spec
+			checkMounts(t, cleaner)
+			if !slices.Contains(cleaner.Containers[0].Args, "--etc=/host/etc") || !mounts(cleaner, "/etc", "/host/etc") {
+				t.Error("the pod that cleans a node does not see its /etc")
+			}
 		})
 	}
+}
+
+// mounts reports whether the first container has a folder of the node at a path, writable.
+func mounts(spec *corev1.PodSpec, folder, path string) bool {
+	return slices.ContainsFunc(spec.Volumes, func(v corev1.Volume) bool {
+		return v.HostPath != nil && v.HostPath.Path == folder && slices.ContainsFunc(spec.Containers[0].VolumeMounts, func(m corev1.VolumeMount) bool {
+			return m.Name == v.Name && m.MountPath == path && !m.ReadOnly
+		})
+	})
 }
 
 // checkMounts fails the test unless each mount has its volume.
@@ -494,6 +553,8 @@ func TestChartRejectsInvalidValues(t *testing.T) {
 		"uplink.ovs.pmdCPUs=-1":                         "/uplink/ovs/pmdCPUs",
 		"uplink.ovs.device=1,uplink.ovs.prefixLength=0": "/uplink/ovs/prefixLength",
 		"kubeletDir=var/lib/kubelet":                    "/kubeletDir",
+		"agent.unmanagedDevices=Yes":                    "/agent/unmanagedDevices",
+		"tunnelChecksumOffload=off":                     "/tunnelChecksumOffload",
 		"removal.timeoutSeconds=89":                     "/removal/timeoutSeconds",
 		"namespace.name=Kubernetes_1":                   "/namespace/name",
 		"clock.mode=ntp":                                "/clock/mode",

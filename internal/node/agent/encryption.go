@@ -85,7 +85,7 @@ func (c *core) tunnelAddress(ctx context.Context) (netip.Addr, error) {
 func (c *core) retune(ctx context.Context, wanted []encryption.Tunnel) error {
 	tunings := make([]overlay.Tuning, 0, len(wanted))
 	for _, tunnel := range wanted {
-		tuning := overlay.Tuning{VNI: tunnel.VNI, Port: network.DefaultPort, Encrypted: tunnel.Encrypted, MTU: tunnel.MTU}
+		tuning := overlay.Tuning{VNI: tunnel.VNI, Port: tunnel.Port, Encrypted: tunnel.Encrypted, MTU: tunnel.MTU}
 		if tunnel.Encrypted {
 			tuning.Port = c.EncryptedPort
 		}

@@ -25,6 +25,7 @@ func addResync(c *core, volumes *csi.Volumes, clock *clocks.Follower, encrypted 
 	resync := &daemon.Resync{
 		Link: c.ktsnd, StateDir: c.StateDir, Sockets: volumes, Log: c.log.With("part", partKtsnd),
 		Report:  func(err error) { c.board.set(partKtsnd, err) },
+		Faults:  func(faults map[uint32]error) { c.reportFaults(partKtsnd, faults) },
 		Prepare: func(ctx context.Context, client *control.Client) error { return clock.Updater.Prepare(ctx, client) },
 		Restored: func() {
 			c.queue.wake(concernPeers, concernSchedule, concernLimits)

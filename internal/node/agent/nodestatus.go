@@ -29,13 +29,15 @@ const minRetryDelay, maxRetryDelay = time.Second, 30 * time.Second
 
 // addNodeStatus adds the controllers that set the schedule in ktsnd and write the status of the TSNNode. ovs may be nil.
 func addNodeStatus(c *core, state func() network.Cluster, judge *encryption.Judge, clock *clocks.Follower, relays *relay.Supervisor,
-	paths pathMTUs, ovs *openvswitch.Reconciler) error {
+	paths pathMTUs, ovs *openvswitch.Reconciler, host *hostFindings) error {
 	r := &nodestatus.Reconciler{
 		Client: c.manager.GetClient(), Node: c.Node, State: state, Version: c.Version,
 		Well:   func() error { return readyForPods(c.board) },
-		Switch: ovs.LastErr, Relays: relays.Status, MTU: paths.networkMTU, Encryption: judge, Clock: clock,
-		Do:  ask(c, func(k *control.Client) nodestatus.Ktsnd { return k }),
-		Now: time.Now, Log: c.log.With("part", "schedule"),
+		Fault:  c.faults.of,
+		Switch: ovs.LastErr, Relays: relays.Status, MTU: paths.networkMTU, Encryption: judge, Clock: clock, CountPeers: c.metrics.Peers,
+		Host: host.get,
+		Do:   ask(c, func(k *control.Client) nodestatus.Ktsnd { return k }),
+		Now:  time.Now, Log: c.log.With("part", "schedule"),
 	}
 	options := func() controller.Options {
 		return controller.Options{RateLimiter: workqueue.NewTypedItemExponentialFailureRateLimiter[reconcile.Request](minRetryDelay, maxRetryDelay)}

@@ -37,6 +37,8 @@ type Options struct {
 	Kubelet string
 	// Host is the mount point of the node's file system, into which files are installed.
 	Host string
+	// Etc is the mount point of the node's /etc, for settings of managers of network devices; "" leaves them alone.
+	Etc string
 	// PluginDir is the node's folder of network plugins, ConfDir Multus' folder of configurations.
 	PluginDir, ConfDir string
 	// Programs is this container's folder with tsn-cni and libktsn.so.
@@ -51,6 +53,8 @@ type Options struct {
 	EncryptedPort uint16
 	// Minimum is the minimum encryption of networks and links.
 	Minimum tsnnetwork.EncryptionMinimum
+	// NoChecksumOffload disables the offload of transmit checksums of tunnels.
+	NoChecksumOffload bool
 	// SweepEvery is the time between two sweeps for the remains of pods.
 	SweepEvery time.Duration
 	// OVS describes the Open vSwitch through which the node's ktsnd sends; nil if there is none.
@@ -85,6 +89,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.IPAMDir, "ipam-dir", defaultIPAMDir, "host-local's `FOLDER`")
 	flags.StringVar(&o.Kubelet, "kubelet-dir", "/var/lib/kubelet", "kubelet's `FOLDER`, the same here and on the node")
 	flags.StringVar(&o.Host, "host", "/", "`FOLDER` where the node's plugin and configuration folders are mounted")
+	flags.StringVar(&o.Etc, "etc", "", "`FOLDER` where the node's /etc is mounted; NetworkManager and systemd-networkd get a setting there to leave devices tsn* alone")
 	flags.StringVar(&o.PluginDir, "plugin-dir", "/opt/cni/bin", "the node's `FOLDER` of network plugins")
 	flags.StringVar(&o.ConfDir, "conf-dir", "/etc/cni/multus/net.d", "the node's `FOLDER` in which Multus looks for configurations")
 	flags.StringVar(&o.Programs, "programs", "/usr/lib/ktsn", "`FOLDER` with tsn-cni and libktsn.so")
@@ -92,6 +97,7 @@ func Parse(arguments []string, stdout io.Writer) (*Options, error) {
 	flags.StringVar(&o.Health, "health-address", "127.0.0.1:9471", "`ADDRESS` of /healthz and /readyz, 0 for none")
 	flags.StringVar(&o.Metrics, "metrics-address", ":9470", "`ADDRESS` of /metrics, 0 for none")
 	flags.DurationVar(&o.SweepEvery, "sweep-every", time.Minute, "look so often for what pods left; it is removed at the second look")
+	flags.BoolVar(&o.NoChecksumOffload, "disable-checksum-offload", false, "disable the offload of transmit checksums of all tunnels")
 	encryptedPort := flags.Uint("encrypted-port", overlay.EncryptedPort, "UDP `PORT` of the tunnels of encrypted networks; ktsnd has the same")
 	o.Minimum.AddFlags(flags)
 	relayUser := relay.DefaultUser

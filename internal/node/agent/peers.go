@@ -20,6 +20,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/openvswitch"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/peers"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/removal"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 )
@@ -83,7 +84,7 @@ func (c *configurations) write(networks []network.Network, parts map[string][]ne
 		if err == nil {
 			_, err = c.host.File(path, text, 0o644)
 		}
-		errs = errors.Join(errs, err)
+		errs = errors.Join(errs, err, c.writeAddressOwners(&network))
 	}
 	if !complete {
 		return errs
@@ -100,6 +101,17 @@ func (c *configurations) write(networks []network.Network, parts map[string][]ne
 	return errs
 }
 
+// writeAddressOwners writes which pods have static addresses of a network, unless that is not known yet.
+func (c *configurations) writeAddressOwners(network *network.Network) error {
+	if len(network.Static) == 0 {
+		return attachment.WriteAddressOwners(c.StateDir, network.Name, nil)
+	}
+	if network.AddressOwners == nil {
+		return nil
+	}
+	return attachment.WriteAddressOwners(c.StateDir, network.Name, &attachment.AddressOwners{Node: c.Node, Addresses: network.AddressOwners})
+}
+
 // remove removes a network's configuration and host-local's records of its addresses. Both stay while an address is in
 // use: the configuration shows that something is left to remove.
 func (c *configurations) remove(path string) error {
@@ -108,5 +120,5 @@ func (c *configurations) remove(path string) error {
 		c.log.Warn("keeping the configuration of a deleted network", "network", network, "reason", err)
 		return nil
 	}
-	return c.host.Remove(path)
+	return errors.Join(attachment.WriteAddressOwners(c.StateDir, network, nil), c.host.Remove(path))
 }

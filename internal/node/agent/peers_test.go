@@ -3,6 +3,7 @@
 package agent
 
 import (
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"os"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
@@ -19,7 +21,7 @@ import (
 func TestRemovedConfigurationStaysWhileAddressesAreUsed(t *testing.T) {
 	host := t.TempDir()
 	files := &configurations{
-		Options: &Options{Host: host, ConfDir: "/conf", IPAMDir: "/networks"}, log: slog.New(slog.DiscardHandler),
+		Options: &Options{Host: host, ConfDir: "/conf", IPAMDir: "/networks", StateDir: filepath.Join(host, "state"), Node: "a"}, log: slog.New(slog.DiscardHandler),
 		host: &install.Node{Root: host, List: "/installed.json"},
 	}
 	whole := netip.MustParsePrefix("10.42.0.0/16")
@@ -36,6 +38,16 @@ func TestRemovedConfigurationStaysWhileAddressesAreUsed(t *testing.T) {
 	}
 	configure(true, tsn)
 	there("/conf/tsn.conf", true)
+	there("/state/static/tsn.json", false)
+	tsn.Static = []netip.Prefix{netip.MustParsePrefix("10.42.255.0/24")}
+	configure(true, tsn) // the owners of the addresses are not known yet
+	there("/state/static/tsn.json", false)
+	tsn.AddressOwners = []attachment.AddressOwner{{Address: netip.MustParseAddr("10.42.255.7"), Node: "b", Pod: "line/plc-0", UID: "first"}}
+	configure(true, tsn)
+	owners, err := attachment.ReadAddressOwners(files.StateDir, "tsn")
+	if got := fmt.Sprint(owners); err != nil || got != "{a [{10.42.255.7 b line/plc-0 first}]}" {
+		t.Errorf("the owners are %s, %v", got, err)
+	}
 	for _, path := range []string{"tsn/lock", "tsn/last_reserved_ip.0", "tsn/10.42.1.2", "cbr0/lock"} {
 		path = filepath.Join(host, "/networks", path)
 		testlab.Must(t, os.MkdirAll(filepath.Dir(path), 0o700))
@@ -49,6 +61,7 @@ func TestRemovedConfigurationStaysWhileAddressesAreUsed(t *testing.T) {
 	there("/conf/tsn.conf", true)
 	configure(true)
 	there("/conf/tsn.conf", false)
+	there("/state/static/tsn.json", false)
 	there("/networks/tsn", false)
 	there("/networks/cbr0/lock", true)
 }

@@ -13,10 +13,16 @@ import (
 	"path/filepath"
 	"time"
 
+	"golang.org/x/sys/unix"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/builder"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/csi"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/daemon"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/inspect"
@@ -30,15 +36,22 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
+	"github.com/kubernetsn/kubernetsn/internal/shared/retry"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 const (
 	pollInterval  = 5 * time.Second
 	watchInterval = 10 * time.Second
+	// changesInterval is the time between two checks whether pods were attached or detached.
+	changesInterval = 500 * time.Millisecond
 	// podSettleTime is longer than a pod needs to get its network and start its programs.
 	podSettleTime = 10 * time.Second
 	// inspectTimeout is a hundred times the duration of an inspection on an idle node.
 	inspectTimeout = 5 * time.Second
+	// configurationTimeout limits the wait for a network's configuration, which operator and agent need a second or two for.
+	configurationTimeout  = 15 * time.Second
+	configurationInterval = 100 * time.Millisecond
 )
 
 // newRelays adds the supervisor of the relays, one per captured interface.
@@ -72,9 +85,29 @@ func newSweeper(c *core, volumes *csi.Volumes) (*sweep.Sweeper, error) {
 			_, err := os.Stat(path)
 			return !errors.Is(err, fs.ErrNotExist)
 		},
-		Log: c.log.With("part", "sweep"),
+		Occupied: func(path string) bool { return occupied(c.Proc, path) },
+		Log:      c.log.With("part", "sweep"),
 	}
 	return sweeper, c.manager.Add(manager.RunnableFunc(sweeper.Run))
+}
+
+// occupied reports whether a process of the node is in a network namespace, or may be.
+func occupied(proc, path string) bool {
+	namespace, err := os.Stat(path)
+	if proc == "" || err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	processes, err := filepath.Glob(filepath.Join(proc, "[0-9]*", "ns", "net"))
+	if err != nil || len(processes) == 0 {
+		return true
+	}
+	for _, process := range processes {
+		other, err := os.Stat(process)
+		if err == nil && os.SameFile(namespace, other) || err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ESRCH) {
+			return true
+		}
+	}
+	return false
 }
 
 // plugin detaches pods in the same way as tsn-cni.
@@ -115,7 +148,7 @@ func addCSI(c *core, volumes *csi.Volumes, sweeper *sweep.Sweeper, kubeletLeft c
 	server := &csi.Server{
 		Driver: &csi.Driver{
 			Node: c.Node, Version: c.Version, PodsDir: filepath.Join(c.Kubelet, "pods"), Volumes: volumes, Log: log,
-			Ready: func() bool { return c.board.get(partKtsnd) == nil },
+			Ready: func() bool { return c.board.get(partKtsnd) == nil }, Await: c.awaitConfigurations,
 		},
 		Endpoint: c.endpoint(), Registry: c.registry(), Log: log,
 		Registered: func(err error) { c.board.set(partKubelet, err) },
@@ -125,6 +158,38 @@ func addCSI(c *core, volumes *csi.Volumes, sweeper *sweep.Sweeper, kubeletLeft c
 		defer close(kubeletLeft)
 		return server.Run(ctx)
 	}))
+}
+
+// awaitConfigurations waits until the node has the configurations of the pod's networks: kubelet makes the sandbox once the volumes are
+// published, and repeats a failed one only after ten seconds or more. It gives up after a while, so that the sandbox shows what is missing.
+func (c *core) awaitConfigurations(ctx context.Context, volume *csi.Volume) {
+	ctx, cancel := context.WithTimeout(ctx, configurationTimeout)
+	defer cancel()
+	err := retry.Until(ctx, configurationInterval, func() error {
+		return checkConfigurations(ctx, c.manager.GetClient(), filepath.Join(c.Host, c.ConfDir), volume)
+	})
+	if err != nil {
+		c.log.Warn("the networks of a pod are not configured", "pod", volume.Namespace+"/"+volume.Pod, "error", err)
+	}
+}
+
+// checkConfigurations returns an error if a network of a volume's pod has no configuration in confDir.
+func checkConfigurations(ctx context.Context, pods client.Reader, confDir string, volume *csi.Volume) error {
+	pod := &corev1.Pod{}
+	err := pods.Get(ctx, types.NamespacedName{Namespace: volume.Namespace, Name: volume.Pod}, pod, client.UnsafeDisableDeepCopy)
+	if err == nil && string(pod.UID) != volume.UID {
+		err = errors.New("another pod has its name")
+	}
+	if err != nil {
+		return fmt.Errorf("find the pod: %w", err)
+	}
+	networks, _ := tsnnetwork.NetworksOf(pod.Annotations[v1alpha1.NetworkAnnotation]) // none without the annotation
+	for _, name := range networks {
+		if _, err := os.Stat(filepath.Join(confDir, name+".conf")); err != nil {
+			return fmt.Errorf("find the configuration of network %s: %w", name, err)
+		}
+	}
+	return nil
 }
 
 // leave waits until kubelet does not need this agent any more.
@@ -184,4 +249,25 @@ func addWatcher(c *core, relays *relay.Supervisor) error {
 		}
 	}
 	return c.manager.Add(manager.RunnableFunc(watcher.Run))
+}
+
+// addAttached adds the controller that sets the condition kubernetsn.io/attached of the node's pods.
+func addAttached(c *core) error {
+	r := &watch.Attached{
+		Client: c.manager.GetClient(), Interfaces: plugin{c.Options}.List, Events: c.manager.GetEventRecorderFor("ktsn-agent"), Now: time.Now,
+	}
+	changes := &attachment.Changes{StateDir: c.StateDir}
+	err := c.manager.Add(every(changesInterval, func() {
+		if changes.Any() {
+			c.queue.wake(concernAttached)
+		}
+	}))
+	if err != nil {
+		return err
+	}
+	onNetwork := predicate.NewPredicateFuncs(func(pod client.Object) bool { return pod.GetAnnotations()[v1alpha1.NetworkAnnotation] != "" })
+	return ctrl.NewControllerManagedBy(c.manager).Named("attached").
+		Watches(&corev1.Pod{}, wholeNode, builder.WithPredicates(onNetwork)).
+		WatchesRawSource(c.queue.source(concernAttached)).
+		Complete(r)
 }

@@ -24,6 +24,7 @@ const (
 	concernLimits     concern = "limits"
 	concernEncryption concern = "encryption"
 	concernLinks      concern = "links"
+	concernAttached   concern = "attached"
 )
 
 // wholeNode enqueues the request of a controller that reconciles the whole node.

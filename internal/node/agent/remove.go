@@ -96,7 +96,8 @@ const detachTimeout = 30 * time.Second
 const cleanNodeUsage = `Usage: ktsn-agent clean-node [OPTION]...
 
 Removes from this node what the agent installed there: the network plugin, configurations, what they remember, folders.
-Refuses while a pod has a volume, and when a pod is still attached, or an address given away, after half a minute.
+Refuses while a pod has a volume, and when a pod is still attached, or an address given away, after half a minute
+(but see --no-pods).
 
 Options:
 `
@@ -111,11 +112,15 @@ func cleanNode(ctx context.Context, arguments []string, stdout io.Writer) error 
 	flags.StringVar(&n.PluginDir, "plugin-dir", "/opt/cni/bin", "the node's `FOLDER` of network plugins")
 	flags.StringVar(&n.ConfDir, "conf-dir", "/etc/cni/multus/net.d", "the node's `FOLDER` of Multus' configurations")
 	flags.StringVar(&n.Installed.Root, "host", "/", "`FOLDER` where the node's files are mounted")
+	etc := flags.String("etc", "", "`FOLDER` where the node's /etc is mounted; empty: below --host")
+	flags.BoolVar(&n.NoPods, "no-pods", false, "no pod of the cluster is known to be on a network: detach what is still attached after half a minute")
+	pods := flags.String("pods", "", "`UIDS` of the node's pods, between commas: fail in spite of --no-pods if one is attached")
 	kubelet := flags.String("kubelet-dir", "/var/lib/kubelet", "kubelet's `FOLDER`")
 	ovsRunDir := flags.String("ovs-run-dir", "", "`FOLDER` of the sockets of the node's Open vSwitch, if it has one; empty: leave that alone")
 	if err := commandline.Parse(flags, cleanNodeUsage, arguments, stdout); err != nil {
 		return err
 	}
+	n.Pods, n.Installed.Mounts = strings.Split(*pods, ","), addedMounts(*etc)
 	options := Options{Kubelet: *kubelet}
 	n.Further = []string{filepath.Dir(options.endpoint()), options.registry()}
 	if *ovsRunDir != "" {

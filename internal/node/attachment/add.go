@@ -141,6 +141,9 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 	if err := a.netns.Do(func(ns.NetNS) error { return a.configurePod(addresses) }); err != nil {
 		return nil, err
 	}
+	if err := a.guardOthers(); err != nil {
+		return nil, err
+	}
 	fault.Point("configured")
 	a.receiveIntoRings(ctx)
 	fault.Point("receiving")
@@ -152,6 +155,9 @@ func (a *adding) run(ctx context.Context) (_ *current.Result, err error) {
 		return nil, err
 	}
 	if err := a.node.Forwarding(ctx, plugged.Port); err != nil {
+		return nil, err
+	}
+	if err := a.netns.Do(func(ns.NetNS) error { return a.announce(mac) }); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -250,10 +256,25 @@ func (a *adding) register(ctx context.Context) error {
 	if err := a.encrypt(ctx); err != nil {
 		return err
 	}
+	if err := a.forgetPrevious(ctx); err != nil {
+		return err
+	}
 	a.undo = append(a.undo, func() error {
 		return a.daemon.EndpointDel(context.WithoutCancel(ctx), a.Identity, a.Interface)
 	})
 	return a.daemon.addEndpoint(ctx, &a.Record)
+}
+
+// forgetPrevious removes the endpoint of the pod's previous sandbox, if the runtime did not delete it: ktsnd has one interface of a name
+// for a pod.
+func (a *adding) forgetPrevious(ctx context.Context) error {
+	records, err := a.store.those(func(other *overlay.Attachment) bool {
+		return other.Interface == a.Interface && other.ContainerID != a.ContainerID
+	})
+	if err != nil || !slices.ContainsFunc(records, func(other *Record) bool { return other.Identity == a.Identity }) {
+		return err
+	}
+	return a.daemon.EndpointDel(ctx, a.Identity, a.Interface)
 }
 
 // result describes the devices and addresses of the attachment.

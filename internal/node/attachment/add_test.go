@@ -45,8 +45,9 @@ func TestRegisterUndo(t *testing.T) {
 	s := &Spec{
 		Record: Record{
 			Attachment: overlay.Attachment{Network: "tsn", ContainerID: "c", Interface: "tsn0", Identity: "uid"}, Netns: "/run/netns/c",
+			Overlay: overlay.Network{VNI: 42, Bridge: "tsnbr42"},
 		},
-		SocketDir: filepath.Join(dir, "pods"), CreateSocket: true, Overlay: overlay.Network{VNI: 42, Bridge: "tsnbr42"},
+		SocketDir: filepath.Join(dir, "pods"), CreateSocket: true,
 	}
 	s.CompleteRecord()
 	a := &adding{Spec: s, store: recordStore{filepath.Join(dir, "state")}, daemon: &daemon{client}}

@@ -52,30 +52,29 @@ func (d *daemon) Encrypt(ctx context.Context, vni uint32, required bool) error {
 // peers and pods are restored. ktsnd would send the refused networks in clear and must get neither their peers nor
 // their pods. A network is also refused when its state is unknown, because a process was killed before it had made the
 // tunnel. A tunnel with another name belongs to a user, whose networks are not encrypted.
-func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.Client, records []*Record) (refused map[uint32]bool, all error) {
+func restoreEncryption(ctx context.Context, node *overlay.Node, client *control.Client, records []*Record) (refused map[uint32]error, err error) {
 	egresses, err := node.Egresses()
 	if err != nil {
 		return nil, fmt.Errorf("list the encrypted networks, without which no network is restored: %w", err)
 	}
 	finished := map[string]bool{}
-	refused = map[uint32]bool{}
+	refused = map[uint32]error{}
 	for _, egress := range egresses {
 		finished[egress.Name] = true
 		if !egress.Encrypted {
 			continue
 		}
 		if err := requireEncryption(ctx, client, egress.VNI); err != nil {
-			refused[egress.VNI], all = true, errors.Join(all, err)
+			refused[egress.VNI] = err
 		}
 	}
 	for _, r := range records {
-		if r.Tunnel == overlay.TunnelName(r.VNI) && !finished[r.Tunnel] && !refused[r.VNI] && !isGone(r.Netns) {
-			refused[r.VNI] = true
-			all = errors.Join(all, fmt.Errorf("network %d: %s is missing or unfinished, so it is unknown whether the network is encrypted; "+
-				"its pods are restored afterwards", r.VNI, r.Tunnel))
+		if r.Tunnel == overlay.TunnelName(r.VNI) && !finished[r.Tunnel] && refused[r.VNI] == nil && !isGone(r.Netns) {
+			refused[r.VNI] = fmt.Errorf("network %d: %s is missing or unfinished, so it is unknown whether the network is encrypted; "+
+				"its pods are restored afterwards", r.VNI, r.Tunnel)
 		}
 	}
-	return refused, all
+	return refused, nil
 }
 
 // LowerMTU lowers the MTU of the interfaces of a network's running pods to that of its tunnel.

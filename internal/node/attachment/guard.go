@@ -7,11 +7,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -50,6 +53,83 @@ func (s *Spec) guard() error {
 // excludes clsact; only the machine sends there.
 func isGuarded(unseen string, machine device.Device) bool {
 	return unseen != UnseenPass && !machine.Is(device.VhostUser) && !machine.Is(device.Veth)
+}
+
+// guardsOthers reports whether the pod's other interfaces have the program, too. A virtual machine's pod is left alone: its own programs
+// do not send there, and Kata adds the queueing discipline ingress, which excludes clsact.
+func (r *Record) guardsOthers() bool {
+	return r.Unseen != UnseenPass && r.KeepsOffNetwork && !r.Device.Exists() && r.Link == nil && !r.Sandbox
+}
+
+// guardOthers makes the kernel drop frames with a transmit time at the pod's other interfaces, which they would leave early, and reads how
+// many it dropped. The programs stay when the attachment is removed, and end with the pod. An error of one interface does not keep the others
+// from being guarded.
+func (r *Record) guardOthers(store recordStore) (others []Guarded, err error) {
+	if !r.guardsOthers() {
+		return nil, nil
+	}
+	err = r.inPod(func() error {
+		links, err := netdev.Dump(netlink.LinkList)
+		if err != nil {
+			return fmt.Errorf("list the pod's interfaces: %w", err)
+		}
+		var ours []string
+		for _, link := range links {
+			// The record is older than the interface, so that one plugged a moment ago has it.
+			isOurs, err := store.hasInterface(r.ContainerID, link.Attrs().Name)
+			if err != nil {
+				return err
+			}
+			if isOurs {
+				ours = append(ours, link.Attrs().Name)
+			}
+		}
+		for _, link := range links {
+			name := link.Attrs().Name
+			if link.Attrs().Flags&net.FlagLoopback != 0 || isOn(link, links, ours) {
+				continue
+			}
+			guarded := Guarded{Attachment: r.Attachment, Other: true}
+			guarded.Interface = name
+			var errLink error
+			if guarded.Count, errLink = capture.Read(name); errLink == nil && !guarded.Attached {
+				guarded.Back, guarded.Count = true, capture.Count{Attached: true}
+				errLink = capture.AttachOther(name)
+			}
+			switch {
+			case errLink == nil:
+				others = append(others, guarded)
+			case !errors.Is(errLink, capture.ErrGone):
+				err = errors.Join(err, errLink)
+			}
+		}
+		return err
+	})
+	return others, err
+}
+
+// isOn reports whether an interface is one of ours, or a VLAN device, a macvlan or the like whose frames leave through one of ours.
+func isOn(link netlink.Link, links []netlink.Link, ours []string) bool {
+	for range links {
+		attrs := link.Attrs()
+		if slices.Contains(ours, attrs.Name) {
+			return true
+		}
+		parent := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Attrs().Index == attrs.ParentIndex })
+		if parent < 0 || attrs.NetNsID >= 0 || link.Type() == "veth" {
+			return false
+		}
+		link = links[parent]
+	}
+	return false
+}
+
+// guardOthers keeps messages that libktsn.so does not see from leaving early through the pod's other interfaces.
+func (a *adding) guardOthers() error {
+	if _, err := a.Record.guardOthers(a.store); err != nil {
+		return coded(CodeUnguarded, fmt.Errorf(`%w; where that cannot be mended, args.cni.offNetwork "pass" lets them leave early`, err))
+	}
+	return nil
 }
 
 // isDiverted reports whether the node's end has the program. The node's end of vhost-user has another one, which drops
@@ -129,6 +209,8 @@ type Guarded struct {
 	capture.Count
 	// Port has the counters at the node's end; all are zero where nothing is captured.
 	Port capture.PortCount
+	// Other: the interface is not on a network. Its program drops everything that has a transmit time.
+	Other bool
 	// Back: a program was missing, or the one at the node's end was another release's, and it was attached again.
 	Back bool
 }
@@ -246,14 +328,16 @@ type GuardRound struct {
 	StateDir string
 	// everything checks all links each time, and the filters of interfaces of vhost-user.
 	everything bool
-	// seen has the last results of links by the names of their ports; next is where the next turn begins.
+	// seen has the last results of links by the names of their ports, and those of interfaces that are not on a network; next is where the
+	// next turn begins.
 	seen map[string]Guarded
 	next string
 }
 
 // Run runs one round.
 func (g *GuardRound) Run() ([]Guarded, error) {
-	records, err := recordStore{g.StateDir}.withPorts()
+	store := recordStore{g.StateDir}
+	records, err := store.withPorts()
 	if err != nil {
 		return nil, err
 	}
@@ -265,7 +349,7 @@ func (g *GuardRound) Run() ([]Guarded, error) {
 	turn := g.turn(records)
 	var all []Guarded
 	var failed error
-	seen := map[string]Guarded{}
+	seen, others := map[string]Guarded{}, map[string]bool{}
 	var gates knownGates
 	for _, r := range records {
 		name := r.PortName()
@@ -274,6 +358,16 @@ func (g *GuardRound) Run() ([]Guarded, error) {
 		}
 		if g.everything {
 			failed = errors.Join(failed, r.keepToRelay())
+		}
+		if r.guardsOthers() && !others[r.ContainerID] {
+			guarded, err := r.guardOthers(store)
+			for i := range guarded {
+				_, seenBefore := g.seen[guarded[i].PortName()]
+				guarded[i].Back = guarded[i].Back && seenBefore // the interface may be new
+				seen[guarded[i].PortName()] = guarded[i]
+			}
+			all, failed = append(all, guarded...), errors.Join(failed, err)
+			others[r.ContainerID] = true
 		}
 		if !r.hasPrograms() {
 			continue

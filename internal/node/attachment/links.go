@@ -55,7 +55,7 @@ func PluggedLinks(stateDir, interfaceName string) ([]Plugged, error) {
 	}
 	var links []Plugged
 	for _, r := range store.readThose(attachments, func(link *overlay.Attachment) bool { return interfaceName == "" || link.Interface == interfaceName }) {
-		link := Plugged{Sandbox: Sandbox{r.ContainerID, r.Identity, r.Netns, store.since(&r.Attachment)}, Interface: r.Interface, VNI: r.VNI, MTU: r.MTU, Encrypted: r.Encrypted, Port: r.PortName()}
+		link := Plugged{Sandbox: Sandbox{r.ContainerID, r.Identity, r.Netns, store.since(&r.Attachment)}, Interface: r.Interface, VNI: r.VNI, MTU: r.Overlay.MTU, Encrypted: r.Overlay.Encrypted, Port: r.PortName()}
 		if r.Link != nil {
 			link.Link = *r.Link
 		}
@@ -95,8 +95,9 @@ func PlugLink(ctx context.Context, options *LinkOptions, plan *LinkPlan) error {
 		Record: Record{
 			Attachment: overlay.Attachment{Network: LinkNetwork, ContainerID: plan.ContainerID, Interface: plan.Interface, Identity: plan.Identity},
 			Netns:      plan.Netns, ControlSocket: options.ControlSocket, Unseen: UnseenDrop, Link: &plan.Link,
+			Overlay: linkNetwork(plan.VNI),
 		},
-		Overlay: linkNetwork(plan.VNI), StateDir: options.StateDir, LockTimeout: options.Patience,
+		StateDir: options.StateDir, LockTimeout: options.Patience,
 	}
 	s.Overlay.MTU, s.Overlay.Port, s.Overlay.Uplink, s.Overlay.Encrypted = plan.MTU, plan.Port, options.Uplink, plan.Encrypted
 	if s.Overlay.Port == 0 {
@@ -158,11 +159,11 @@ func (r *Record) checkLink(ctx context.Context, node *overlay.Node) error {
 		return fmt.Errorf("its record has the hardware address %q: %w", r.Link.MAC, err)
 	}
 	network := linkNetwork(r.VNI)
-	network.MTU, network.Port, network.Encrypted = r.MTU, r.TunnelPort, r.Encrypted
-	want := &Expected{MAC: mac, MTU: r.MTU, IPs: r.Link.ips()}
+	network.MTU, network.Port, network.Encrypted = r.Overlay.MTU, r.Overlay.Port, r.Overlay.Encrypted
+	want := &Expected{MAC: mac, MTU: r.Overlay.MTU, IPs: r.Link.ips()}
 	all := ns.WithNetNSPath(r.Netns, func(ns.NetNS) error { return errors.Join(r.checkPod(want), r.Link.checkPod(r.Interface)) })
 	return errors.Join(all, node.CheckNetwork(ctx, &network),
-		node.CheckPort(&network, &r.Attachment, overlay.PortMTU(r.MTU, frontBytes(r.Capture)), want.MAC),
+		node.CheckPort(&network, &r.Attachment, overlay.PortMTU(r.Overlay.MTU, frontBytes(r.Capture)), want.MAC),
 		r.checkGuard(node), r.checkEndpoint(ctx, want))
 }
 

@@ -4,6 +4,7 @@ package attachment
 
 import (
 	"maps"
+	"net/netip"
 	"os"
 	"time"
 
@@ -16,13 +17,21 @@ import (
 type Attached struct {
 	overlay.Attachment
 	VNI uint32
-	// Gone: the container's network namespace does not exist any more.
+	// Netns is the path of the container's network namespace, "" if unknown.
+	Netns string
+	// Gone: the path does not exist any more.
 	Gone bool
+	// Present: the interface exists.
+	Present bool
+	// Ended: the container has ended, even if its pod has not: the interface went with the network namespace, or another container of
+	// the pod has an interface of the name since then.
+	Ended bool
 }
 
 // List returns all attachments of the node.
 func List(stateDir string, node *overlay.Node) ([]Attached, error) {
-	records, err := recordStore{stateDir}.all()
+	store := recordStore{stateDir}
+	records, err := store.all()
 	if err != nil {
 		return nil, err
 	}
@@ -31,17 +40,90 @@ func List(stateDir string, node *overlay.Node) ([]Attached, error) {
 		return nil, err
 	}
 	var all []Attached
-	known := map[string]bool{}
+	known, indexes := map[string]bool{}, indexesOf(ports)
+	replaced := store.replacedRecords(records, indexes)
 	for _, r := range records {
-		all = append(all, Attached{r.Attachment, r.VNI, isGone(r.Netns)})
+		gone, present := isGone(r.Netns), indexes[r.PortName()] > 0
+		ended := replaced[r] || r.hasPort() && gone && !present
+		if !r.hasPort() {
+			present = !gone
+		}
+		all = append(all, Attached{Attachment: r.Attachment, VNI: r.VNI, Netns: r.Netns, Gone: gone, Present: present, Ended: ended})
 		known[r.PortName()] = true
 	}
 	for _, port := range ports {
 		if !known[port.PortName()] {
-			all = append(all, Attached{port.Attachment, port.VNI, netnsPath(port.NetnsID) == ""})
+			netns := netnsPath(port.NetnsID)
+			all = append(all, Attached{Attachment: port.Attachment, VNI: port.VNI, Netns: netns, Gone: netns == "", Present: true})
 		}
 	}
 	return all, nil
+}
+
+// indexesOf returns the indexes of ports by their names.
+func indexesOf(ports []overlay.Found) map[string]int {
+	indexes := map[string]int{}
+	for i := range ports {
+		indexes[ports[i].PortName()] = ports[i].Index
+	}
+	return indexes
+}
+
+// replacedRecords returns the records of containers that another container of the same pod has replaced. A pod gets another sandbox when
+// its first one ends, and a runtime that has forgotten the first one never deletes it; its network namespace may stay.
+func (s recordStore) replacedRecords(records []*Record, indexes map[string]int) map[*Record]bool {
+	type key struct{ identity, interfaceName string }
+	youngest, replaced := map[key]*Record{}, map[*Record]bool{}
+	for _, r := range records {
+		at := key{r.Identity, r.Interface}
+		other := youngest[at]
+		switch {
+		case isGone(r.Netns):
+		case other == nil:
+			youngest[at] = r
+		case s.younger(r, other, indexes):
+			youngest[at] = r
+			replaced[other] = true
+		default:
+			replaced[r] = s.younger(other, r, indexes)
+		}
+	}
+	for _, r := range records {
+		other := youngest[key{r.Identity, r.Interface}]
+		replaced[r] = replaced[r] || other != nil && other.ContainerID != r.ContainerID && isGone(r.Netns)
+	}
+	return replaced
+}
+
+// younger reports whether an attachment of another container was made after this one. Ports decide if both have one: a record may have been lost and rebuilt.
+func (s recordStore) younger(r, than *Record, indexes map[string]int) bool {
+	if r.ContainerID == than.ContainerID {
+		return false
+	}
+	if first, second := indexes[than.PortName()], indexes[r.PortName()]; first > 0 && second > 0 {
+		return second > first
+	}
+	return s.since(&r.Attachment).After(s.since(&than.Attachment))
+}
+
+// PodAddresses returns the IPv4 address of a pod by VNI.
+func PodAddresses(stateDir string) (map[uint32]netip.Addr, error) {
+	records, err := recordStore{stateDir}.all()
+	if err != nil {
+		return nil, err
+	}
+	addresses := map[uint32]netip.Addr{}
+	for _, r := range records {
+		if r.Sources == nil {
+			continue
+		}
+		for _, prefix := range r.Sources.Addresses {
+			if prefix.Addr().Is4() {
+				addresses[r.VNI] = prefix.Addr()
+			}
+		}
+	}
+	return addresses, nil
 }
 
 // OfLinks reports whether it is a link, or the sandbox of a pod with links. DetachLinks detaches these.

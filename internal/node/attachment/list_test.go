@@ -4,6 +4,9 @@ package attachment
 
 import (
 	"os"
+	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -69,5 +72,55 @@ func TestChangesSameTick(t *testing.T) {
 			t.Errorf("record %s: the sandboxes that changed are %v: %v", containerID, changed, err)
 		}
 		time.Sleep(2 * settleAfter) // the next look is late
+	}
+}
+
+func TestReplacedRecords(t *testing.T) {
+	netns := t.TempDir()
+	for name, test := range map[string]struct {
+		gone    []string       // containers whose network namespace is gone
+		indexes map[string]int // of the ports
+		want    string
+	}{
+		"the younger record replaces":          {want: "a"},
+		"the younger port replaces":            {indexes: map[string]int{"a": 9, "b": 5}, want: "b"},
+		"a port does not decide alone":         {indexes: map[string]int{"a": 9}, want: "a"},
+		"one that is gone replaces nothing":    {gone: []string{"b"}, want: "b"},
+		"one that is gone is replaced":         {gone: []string{"a"}, want: "a"},
+		"nothing is replaced if both are gone": {gone: []string{"a", "b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store := recordStore{t.TempDir()}
+			var records []*Record
+			indexes := map[string]int{}
+			for i, containerID := range []string{"a", "b", "other", "another interface"} {
+				r := recordOf("tsn", containerID)
+				r.Identity, r.Netns = "uid", netns
+				switch {
+				case containerID == "other":
+					r.Identity = "other"
+				case containerID == "another interface":
+					r.Interface = "tsn1"
+				case slices.Contains(test.gone, containerID):
+					r.Netns = filepath.Join(netns, "gone")
+				}
+				testlab.Must(t, store.write(r))
+				written := time.Now().Add(time.Duration(i) * time.Minute)
+				testlab.Must(t, os.Chtimes(store.path(&r.Attachment), written, written))
+				indexes[r.PortName()] = test.indexes[containerID]
+				records = append(records, r)
+			}
+			for _, order := range [][]*Record{records, {records[3], records[2], records[1], records[0]}} {
+				var replaced []string
+				for r, isReplaced := range store.replacedRecords(order, indexes) {
+					if isReplaced {
+						replaced = append(replaced, r.ContainerID)
+					}
+				}
+				if got := strings.Join(replaced, ","); got != test.want {
+					t.Errorf("replaced are %q, want %q", got, test.want)
+				}
+			}
+		})
 	}
 }

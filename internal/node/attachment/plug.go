@@ -170,7 +170,7 @@ func (p *plugging) finish(ctx context.Context) error {
 // change adapts a plugged link to the specification. It fails if the pod would notice the change.
 func (p *plugging) change(ctx context.Context, before *Record) (*current.Result, error) {
 	if before.Link == nil || before.VNI != p.Overlay.VNI || before.Netns != p.netns.Path() || !before.Link.same(p.Link) ||
-		before.Encrypted != p.Overlay.Encrypted {
+		before.Overlay.Encrypted != p.Overlay.Encrypted {
 		return nil, coded(CodeExists, fmt.Errorf("container %s has another link as %s; call DEL first", p.ContainerID, p.Interface))
 	}
 	p.Sources, p.ForwardBefore = before.Sources, before.ForwardBefore

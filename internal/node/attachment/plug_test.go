@@ -15,7 +15,7 @@ func TestForgetLinkEncryption(t *testing.T) {
 	node, _ := attachedNode(t)
 	for encrypted, want := range map[bool][]string{true: {"network-encryption-set 8388608 none"}, false: nil} {
 		ktsnd := &listening{}
-		r := &Record{Attachment: overlay.Attachment{Network: LinkNetwork}, VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Encrypted: encrypted}
+		r := &Record{Attachment: overlay.Attachment{Network: LinkNetwork}, VNI: vni, Bridge: overlay.BridgeName(vni), Tunnel: overlay.TunnelName(vni), Overlay: overlay.Network{Encrypted: encrypted}}
 		testlab.Must(t, node.ForgetLink(t.Context(), r.network(), (&daemon{ktsnd.serve(t)}).timed()))
 		if !slices.Equal(ktsnd.requests, want) {
 			t.Errorf("encrypted %v: ktsnd was told %q", encrypted, ktsnd.requests)

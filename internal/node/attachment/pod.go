@@ -67,6 +67,20 @@ func (s *Spec) configurePod(result *current.Result) error {
 	return nil
 }
 
+// announce has the kernel announce the pod's addresses to all, because others may have entries for the pod's old place. An announcement
+// when the interface came up did not leave the node: the bridge did not forward yet. The kernel announces again when the hardware address
+// is set, also to the same one (arp_notify, ndisc_notify).
+func (r *Record) announce(address net.HardwareAddr) error {
+	link, err := netlink.LinkByName(r.Interface)
+	if err == nil {
+		err = netlink.LinkSetHardwareAddr(link, address)
+	}
+	if err != nil {
+		return fmt.Errorf("announce the addresses of %s: %w", r.Interface, err)
+	}
+	return nil
+}
+
 func explainRoute(err error) error {
 	if errors.Is(err, unix.EEXIST) {
 		return fmt.Errorf("%w: another interface of the pod has one; leave it out of ipam, or give it another priority", err)
@@ -99,16 +113,31 @@ func kernelRoute(route *types.Route, linkIndex int) *netlink.Route {
 	if route.Scope != nil {
 		entry.Scope = netlink.Scope(*route.Scope)
 	}
+	if !isIPv4(route.Dst.IP) && route.Dst.IP.IsMulticast() && route.Table == nil {
+		preferForMulticast(entry)
+	}
 	return entry
+}
+
+// preferForMulticast makes a route of IPv6 multicast one that the kernel uses: it looks in the table local first, where each interface has a
+// route to ff00::/8 of metric 256.
+func preferForMulticast(route *netlink.Route) {
+	route.Table, route.Type = unix.RT_TABLE_LOCAL, unix.RTN_MULTICAST
+	if route.Priority == 0 {
+		route.Priority = 128
+	}
 }
 
 // setSysctls sets what a pod of this network needs, then the settings of the configuration.
 func (s *Spec) setSysctls(withIPv6 bool) error {
-	// Announce the addresses when the interface comes up: other bridges and tunnels may have entries for the pod's old place.
+	// For announce.
 	settings := [][2]string{{"net/ipv4/conf/IFNAME/arp_notify", "1"}}
 	if withIPv6 {
 		settings = append(settings, [2]string{"net/ipv6/conf/IFNAME/disable_ipv6", "0"},
 			[2]string{"net/ipv6/conf/IFNAME/accept_ra", "0"},
+			// Neighbours are solicited from the link-local address, which detection of duplicates would withhold for two seconds. It
+			// follows from the hardware address, and is as unique.
+			[2]string{"net/ipv6/conf/IFNAME/accept_dad", "0"},
 			[2]string{"net/ipv6/conf/IFNAME/keep_addr_on_down", "1"},
 			[2]string{"net/ipv6/conf/IFNAME/ndisc_notify", "1"})
 	} else if _, err := os.Stat("/proc/sys/net/ipv6"); err == nil {

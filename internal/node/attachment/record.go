@@ -29,6 +29,8 @@ type Record struct {
 	VNI    uint32 `json:"vni"`
 	Bridge string `json:"bridge"`
 	Tunnel string `json:"tunnel"`
+	// Overlay is the network on this node as it was when the attachment was made.
+	Overlay overlay.Network `json:"overlay,omitzero"`
 	// Args is CNI_ARGS, which the IPAM plugin gets again.
 	Args          string `json:"args,omitempty"`
 	ControlSocket string `json:"controlSocket,omitempty"`
@@ -38,6 +40,9 @@ type Record struct {
 	AppSocket string `json:"appSocket,omitempty"`
 	// Unseen is the treatment of datagrams that libktsn.so does not see; "" is "drop".
 	Unseen string `json:"unseen,omitempty"`
+	// KeepsOffNetwork: messages with a transmit time are kept from leaving through other interfaces of the pod, too early. Records of
+	// plugins that did not do that lack it.
+	KeepsOffNetwork bool `json:"keepsOffNetwork,omitempty"`
 	// Sources are the addresses that the pod may send from; nil before it has any.
 	Sources *control.Sources `json:"sources,omitempty"`
 	// Grants are what the network's pods may do in addition; nil: nothing.
@@ -52,11 +57,6 @@ type Record struct {
 	Sandbox bool `json:"sandbox,omitempty"`
 	// Link is the link of the interface, nil for one on a network.
 	Link *Link `json:"link,omitempty"`
-	// MTU is the MTU of the link's interface, TunnelPort the UDP port of its tunnel.
-	MTU        int    `json:"mtu,omitempty"`
-	TunnelPort uint16 `json:"tunnelPort,omitempty"`
-	// Encrypted: the link's tunnel sends nothing in clear.
-	Encrypted bool `json:"encrypted,omitempty"`
 	// ForwardBefore has the pod's forwarding settings by family before links changed them.
 	ForwardBefore map[string]string `json:"forwardBefore,omitempty"`
 }
@@ -69,7 +69,11 @@ func (r *Record) hasPort() bool { return !r.Device.Is(device.VFIO) && !r.Sandbox
 
 // network returns the record's network, as far as removing needs it.
 func (r *Record) network() *overlay.Network {
-	return &overlay.Network{VNI: r.VNI, Bridge: r.Bridge, Tunnel: r.Tunnel, PointToPoint: r.Network == LinkNetwork, Encrypted: r.Encrypted}
+	network := &overlay.Network{VNI: r.VNI, Bridge: r.Bridge, Tunnel: r.Tunnel, PointToPoint: r.Network == LinkNetwork, Encrypted: r.Overlay.Encrypted}
+	if !network.PointToPoint {
+		network.Name = r.Network
+	}
+	return network
 }
 
 // recordStore is the part of the state directory that remembers attachments:
@@ -203,6 +207,15 @@ func (s recordStore) releaseSocket(attachment *overlay.Attachment) (last bool, e
 	}
 	err = os.Remove(folder) // a folder that is not empty stays
 	return err == nil || errors.Is(err, fs.ErrNotExist), nil
+}
+
+// hasInterface reports whether an attachment of a container has an interface of that name, even if its record is invalid.
+func (s recordStore) hasInterface(containerID, name string) (bool, error) {
+	networks, err := s.networks()
+	return slices.ContainsFunc(networks, func(network string) bool {
+		_, errStat := os.Lstat(s.path(&overlay.Attachment{Network: network, ContainerID: containerID, Interface: name}))
+		return errStat == nil
+	}), err
 }
 
 // all reads all valid records.

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -31,15 +32,28 @@ type Restored struct {
 	Endpoints, Sockets, Peers int
 	// Rebuilt counts lost records that were written again.
 	Rebuilt int
-	// Gone counts interfaces whose network namespace does not exist any more, as after a restart of the node. Their
-	// records stay until the runtime deletes what it attached.
+	// Gone counts interfaces of containers that have ended, as after a restart of the node. Their records stay until the runtime deletes
+	// what it attached, or ktsn-agent does.
 	Gone int
+	// Faults are the errors of networks and of pods on them, by VNI. Other networks are not affected.
+	Faults map[uint32]error
+}
+
+// fault adds an error of a network.
+func (r *Restored) fault(vni uint32, err error) { r.Faults[vni] = errors.Join(r.Faults[vni], err) }
+
+// Joined returns the errors of all networks as one, sorted by VNI.
+func Joined(faults map[uint32]error) (all error) {
+	for _, vni := range slices.Sorted(maps.Keys(faults)) {
+		all = errors.Join(all, faults[vni])
+	}
+	return all
 }
 
 // Restore adds all attachments and peers of this node to a restarted ktsnd. It first rebuilds lost records from the
-// kernel's state. It continues after errors and returns them all.
+// kernel's state. It continues after errors: it returns errors of the node, and the result has errors of single networks.
 func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *control.Client, controlSocket string) (Restored, error) {
-	var done Restored
+	done := Restored{Faults: map[uint32]error{}}
 	store := recordStore{stateDir}
 	rebuilt, all := rebuild(ctx, node, store, client, controlSocket)
 	done.Rebuilt = rebuilt
@@ -48,20 +62,23 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 	records, err := store.withPorts()
 	all = errors.Join(all, err)
 	refused, err := restoreEncryption(ctx, node, client, records)
-	all = errors.Join(all, err)
-	if refused == nil {
-		return done, all // networks that may be encrypted must not be sent in clear
+	if err != nil {
+		return done, errors.Join(all, err) // networks that may be encrypted must not be sent in clear
 	}
+	maps.Copy(done.Faults, refused)
 	count, err := restorePeers(ctx, node, client, refused)
 	done.Peers, all = count, errors.Join(all, err)
 	attached := len(records)
-	records = slices.DeleteFunc(records, func(r *Record) bool { return isGone(r.Netns) })
+	ports, err := node.Attachments()
+	all = errors.Join(all, err)
+	replaced := store.replacedRecords(records, indexesOf(ports))
+	records = slices.DeleteFunc(records, func(r *Record) bool { return isGone(r.Netns) || replaced[r] })
 	done.Gone = attached - len(records)
-	records = slices.DeleteFunc(records, func(r *Record) bool { return refused[r.VNI] })
+	records = slices.DeleteFunc(records, func(r *Record) bool { return refused[r.VNI] != nil })
 	daemon := &daemon{client}
 	for _, r := range records {
 		if err := daemon.addEndpoint(ctx, r); err != nil {
-			all = errors.Join(all, fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err))
+			done.fault(r.VNI, fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err))
 			continue
 		}
 		done.Endpoints++
@@ -75,13 +92,13 @@ func Restore(ctx context.Context, stateDir string, node *overlay.Node, client *c
 }
 
 // restorePeers adds the peers of all networks but the refused ones to ktsnd.
-func restorePeers(ctx context.Context, node *overlay.Node, client *control.Client, but map[uint32]bool) (count int, all error) {
+func restorePeers(ctx context.Context, node *overlay.Node, client *control.Client, but map[uint32]error) (count int, all error) {
 	peers, err := node.Peers()
 	all = errors.Join(all, err)
 	ofLinks, err := node.LinkPeers()
 	all = errors.Join(all, err)
 	for _, peer := range slices.Concat(peers, ofLinks) {
-		if but[peer.VNI] {
+		if but[peer.VNI] != nil {
 			continue
 		}
 		if err := client.PeerAdd(ctx, peer); err != nil {
@@ -178,6 +195,7 @@ func rebuiltRecord(ctx context.Context, port *overlay.Found, client *control.Cli
 	r := &Record{
 		Version: recordVersion, Attachment: port.Attachment, Netns: netns,
 		VNI: port.VNI, Bridge: port.Bridge, Tunnel: port.Tunnel, ControlSocket: controlSocket, Capture: captured.Mode,
+		Overlay: overlay.Network{Name: port.Network, VNI: port.VNI, Bridge: port.Bridge, Tunnel: port.Tunnel, Port: port.Port},
 	}
 	r.Receive = wasReceiving(port.PortName())
 	switch port.Note {
@@ -199,7 +217,7 @@ func rebuiltRecord(ctx context.Context, port *overlay.Found, client *control.Cli
 // findEncryption reads from a link's tunnel whether it is encrypted.
 func (r *Record) findEncryption(node *overlay.Node) (err error) {
 	if r.Network == LinkNetwork {
-		r.Encrypted, err = node.IsEncrypted(r.Tunnel)
+		r.Overlay.Encrypted, err = node.IsEncrypted(r.Tunnel)
 	}
 	return err
 }

@@ -31,6 +31,8 @@ type listening struct {
 	mu       sync.Mutex
 	requests []string
 	refuses  string
+	// modes are the entries of the list of encryptions.
+	modes string
 }
 
 func (l *listening) answer(request []byte) string {
@@ -46,8 +48,14 @@ func (l *listening) answer(request []byte) string {
 		return `{"version":1,"error":{"field":"vni","message":"no"}}`
 	}
 	l.requests = append(l.requests, strings.TrimSpace(fmt.Sprint(message.Request, " ", message.VNI, " ", message.Encryption)))
+	if message.Request == "network-encryptions" {
+		return fmt.Sprintf(`{"version":1,"reply":"network-encryptions","total":%d,"network-encryptions":[%s]}`, min(1, len(l.modes)), l.modes)
+	}
 	if message.Request == "endpoints" {
 		return `{"version":1,"reply":"endpoints","total":0,"endpoints":[]}`
+	}
+	if message.Request == "status" {
+		return `{"version":1,"reply":"status"}`
 	}
 	return `{"version":1,"reply":"ok"}`
 }
@@ -159,7 +167,7 @@ func TestRestoreWithoutEncryption(t *testing.T) {
 				test.before(t)
 			}
 			done, err := Restore(t.Context(), dir, node, ktsnd.serve(t), "")
-			if err == nil || !strings.Contains(err.Error(), test.message) || done.Endpoints != 1 || done.Gone != 0 {
+			if err != nil || !strings.Contains(fmt.Sprint(done.Faults[secretVNI]), test.message) || len(done.Faults) != 1 || done.Endpoints != 1 || done.Gone != 0 {
 				t.Errorf("%+v, %v", done, err)
 			}
 			if ktsnd.at("peer-add 4242") >= 0 || ktsnd.at("endpoint-add 4242") >= 0 || ktsnd.at("endpoint-add 4343") < 0 {
@@ -225,7 +233,7 @@ func TestRebuildEncryptedLink(t *testing.T) {
 		}
 		count, err := rebuild(t.Context(), lab.node, recordStore{lab.dir}, (&listening{}).serve(t), "")
 		testlab.Must(t, err)
-		if rebuilt := (recordStore{lab.dir}).read(attachment); count != 1 || rebuilt == nil || rebuilt.Encrypted != (alias != "") || rebuilt.VNI != network.VNI {
+		if rebuilt := (recordStore{lab.dir}).read(attachment); count != 1 || rebuilt == nil || rebuilt.Overlay.Encrypted != (alias != "") || rebuilt.VNI != network.VNI {
 			t.Errorf("of a tunnel with the alias %q %d records are rebuilt: %+v", alias, count, rebuilt)
 		}
 	}
@@ -255,5 +263,48 @@ func TestRebuildDevice(t *testing.T) {
 		if count != 0 || err == nil || !strings.Contains(err.Error(), "delete the pod") || rebuilt != nil {
 			t.Errorf("%d are rebuilt: %+v, %v", count, rebuilt, err)
 		}
+	}
+}
+
+// Repair must not make or finish a tunnel in clear that may have to be encrypted.
+func TestRepairMakesNoTunnelInClear(t *testing.T) {
+	for name, test := range map[string]struct {
+		change  func(*netlink.Vxlan) error
+		keys    bool
+		modes   string
+		refuses string
+	}{
+		"missing, and ktsnd has no status":     {change: func(l *netlink.Vxlan) error { return netlink.LinkDel(l) }, keys: true, refuses: "status"},
+		"missing, on a node with keys":         {change: func(l *netlink.Vxlan) error { return netlink.LinkDel(l) }, keys: true},
+		"unfinished, on a node with keys":      {change: func(l *netlink.Vxlan) error { return netlink.LinkSetDown(l) }, keys: true},
+		"missing, and ktsnd encrypts":          {change: func(l *netlink.Vxlan) error { return netlink.LinkDel(l) }, modes: `{"vni":4343,"encryption":"required"}`},
+		"unfinished, and ktsnd may encrypt it": {change: func(l *netlink.Vxlan) error { return netlink.LinkSetDown(l) }, modes: `{"vni":4343,"encryption":"preferred"}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			node, dir := attachedNode(t)
+			pod := topology.NewTestNamespace(t, "repaired")
+			attachment := overlay.Attachment{Network: "n4343", ContainerID: "c", Interface: "tsn0", Identity: "pod"}
+			r := recordStore{dir}.read(&attachment)
+			r.Netns = pod.Path()
+			r.Sources = &control.Sources{HardwareAddresses: []string{"0a:58:0a:2a:01:02"}}
+			r.Overlay = overlay.Network{Name: "n4343", VNI: clearVNI, Bridge: r.Bridge, Tunnel: r.Tunnel, Port: 4789}
+			testlab.Must(t, recordStore{dir}.write(r))
+			attributes := netlink.NewLinkAttrs()
+			attributes.Name, attributes.Group = attachment.PortName(), overlay.LinkGroup
+			testlab.Must(t, netlink.LinkAdd(&netlink.Veth{LinkAttrs: attributes, PeerName: "other"}))
+			link, err := netlink.LinkByName(r.Tunnel)
+			testlab.Must(t, err)
+			testlab.Must(t, test.change(link.(*netlink.Vxlan)))
+			if test.keys {
+				testlab.Must(t, os.Mkdir(filepath.Join(dir, "keys"), 0o700))
+			}
+			repaired, faults, err := Repair(t.Context(), dir, node, (&listening{modes: test.modes, refuses: test.refuses}).serve(t), nil)
+			if err != nil || len(repaired) > 0 || !strings.Contains(fmt.Sprint(faults[clearVNI]), "not known here whether the network is encrypted") {
+				t.Errorf("%q, %v, %v", repaired, faults, err)
+			}
+			if link, err := netlink.LinkByName(r.Tunnel); err == nil && link.Attrs().Flags&net.FlagUp != 0 {
+				t.Errorf("%s is up", r.Tunnel)
+			}
+		})
 	}
 }

@@ -24,8 +24,6 @@ const appSocketName = "app.sock"
 // Spec describes an attachment: its record, and what is needed only while it is made, compared or removed.
 type Spec struct {
 	Record
-	// Overlay is the network on this node.
-	Overlay overlay.Network
 	// IPAM assigns the addresses of attachments to networks; links have theirs in Record.Link.
 	IPAM IPAM
 
@@ -61,8 +59,8 @@ type IPAM interface {
 // CompleteRecord fills in the fields of the record that follow from the rest of the specification.
 func (s *Spec) CompleteRecord() {
 	s.VNI, s.Bridge, s.Tunnel = s.Overlay.VNI, s.Overlay.Bridge, s.Overlay.Tunnel
-	if s.Link != nil {
-		s.MTU, s.TunnelPort, s.Encrypted = s.Overlay.MTU, s.Overlay.Port, s.Overlay.Encrypted
+	if !s.Overlay.PointToPoint {
+		s.Overlay.Name = s.Network
 	}
 	s.AppSocket, s.Socket = "", ""
 	if s.SocketDir != "" {

@@ -62,7 +62,7 @@ func (s *Spec) checkNode(ctx context.Context, node *overlay.Node, attached int) 
 	if attached == 0 {
 		err = node.CheckUplink(ctx, &s.Overlay, daemon.timed())
 	} else if err = daemon.checkEndpoints(ctx, attached); err == nil {
-		err = node.CheckNetwork(ctx, &s.Overlay)
+		err = errors.Join(node.CheckNetwork(ctx, &s.Overlay), node.CheckLostPorts(s.Network, &s.Overlay))
 	}
 	if err != nil {
 		return err

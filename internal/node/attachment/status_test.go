@@ -50,7 +50,7 @@ func TestCheckClock(t *testing.T) {
 			if !json.Valid([]byte(answer)) {
 				t.Fatalf("%s is no JSON", answer)
 			}
-			r := &Spec{NeedsClock: true, Overlay: overlay.Network{VNI: test.network}}
+			r := &Spec{NeedsClock: true, Record: Record{Overlay: overlay.Network{VNI: test.network}}}
 			err := WithCode(r.checkClock(t.Context(), ktsndSaying(t, answer)))
 			var refused *types.Error
 			switch {
@@ -64,14 +64,14 @@ func TestCheckClock(t *testing.T) {
 }
 
 func TestCheckClockNotNeeded(t *testing.T) {
-	r := &Spec{Overlay: overlay.Network{VNI: 42}}
+	r := &Spec{Record: Record{Overlay: overlay.Network{VNI: 42}}}
 	if err := r.checkClock(t.Context(), nil); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestCheckClockError(t *testing.T) {
-	r := &Spec{NeedsClock: true, Overlay: overlay.Network{VNI: 42}}
+	r := &Spec{NeedsClock: true, Record: Record{Overlay: overlay.Network{VNI: 42}}}
 	err := WithCode(r.checkClock(t.Context(), ktsndSaying(t, `{"version":1,"error":{"field":"offset","message":"no"}}`)))
 	var refused *types.Error
 	if !errors.As(err, &refused) || refused.Code != CodeKtsnd || !strings.Contains(refused.Msg, "ktsnd refused offset: no") {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cilium/ebpf"
 	"github.com/cilium/ebpf/btf"
+	bpflink "github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -218,8 +219,61 @@ func TestForeignFilterStays(t *testing.T) {
 	}
 }
 
+func TestBehindTCX(t *testing.T) {
+	do(t, namespace(t), func() error {
+		if err := AttachOther(podEnd); err != nil {
+			return err
+		}
+		link, err := netlink.LinkByName(podEnd)
+		if err != nil {
+			return err
+		}
+		if behind, err := podHook.isBehindOthers(link); err != nil || behind {
+			t.Errorf("alone, it is behind others: %t, %v", behind, err)
+		}
+		loaded, err := load(captureProgram, None, ClassByRecord)
+		if err != nil {
+			return err
+		}
+		defer loaded.Close()
+		theirs, err := bpflink.AttachTCX(bpflink.TCXOptions{
+			Interface: link.Attrs().Index, Program: loaded.Programs[captureProgram], Attach: ebpf.AttachTCXEgress,
+		})
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			t.Skip("the kernel is older than Linux 6.6 and has no tcx")
+		}
+		if err != nil {
+			return err
+		}
+		defer theirs.Close()
+		if behind, err := podHook.isBehindOthers(link); err != nil || !behind {
+			t.Errorf("with a tcx program, it is behind others: %t, %v", behind, err)
+		}
+		return nil
+	})
+}
+
+// A pod's interface may get our program between two looks at it.
+func TestAttachOtherOnce(t *testing.T) {
+	do(t, namespace(t), func() error {
+		err := errors.Join(AttachPod(podEnd, Timed), AttachOther(podEnd), AttachOther(nodeEnd), AttachOther(nodeEnd))
+		for _, name := range []string{podEnd, nodeEnd} {
+			if got := filters(t, name, netlink.HANDLE_MIN_EGRESS); got != 1 {
+				t.Errorf("%s has %d filters, want 1", name, got)
+			}
+		}
+		if count, errRead := Read(podEnd); errRead != nil || count.Mode != Timed {
+			t.Errorf("the counters are %+v, %v", count, errRead)
+		}
+		return err
+	})
+}
+
 func TestAttachMissingInterface(t *testing.T) {
 	do(t, namespace(t), func() error {
+		if err := AttachOther("none"); !errors.Is(err, ErrGone) {
+			t.Errorf("of an interface off the network it said %v", err)
+		}
 		if err := AttachPod("none", None); err == nil || !strings.Contains(err.Error(), "leaving none early") {
 			t.Errorf("it said %v", err)
 		}

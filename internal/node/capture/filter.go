@@ -5,6 +5,7 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -39,6 +40,48 @@ func attachPod(interfaceName string, mode Mode) error {
 		return err
 	}
 	return podHook.attach(interfaceName, mode, ClassByRecord, AllGated)
+}
+
+// AttachOther makes an interface that is not on a network drop datagrams with a transmit time, which would leave early. Filters of others
+// stay, and so does our program. It fails with ErrGone if there is no such interface any more.
+func AttachOther(interfaceName string) error {
+	return orGone(interfaceName, attachOther(interfaceName))
+}
+
+func attachOther(interfaceName string) error {
+	link, err := netlink.LinkByName(interfaceName)
+	if err != nil {
+		return err
+	}
+	others, err := netdev.Filters(netdev.Here, link, netdev.Egress)
+	if err != nil {
+		return err
+	}
+	place := podHook
+	if slices.ContainsFunc(others, func(other netlink.Filter) bool {
+		program, ok := other.(*netlink.BpfFilter)
+		return ok && program.Name == place.Name
+	}) {
+		return nil
+	}
+	for slices.ContainsFunc(others, func(other netlink.Filter) bool { return other.Attrs().Priority == place.Priority }) {
+		place.Priority++
+	}
+	if err := place.attach(interfaceName, None, ClassByRecord, AllGated); err != nil {
+		return fmt.Errorf("keep messages with a transmit time from leaving through %s: %w", interfaceName, err)
+	}
+	return nil
+}
+
+// orGone returns ErrGone for an error of an interface that does not exist any more.
+func orGone(interfaceName string, err error) error {
+	if err == nil || errors.Is(err, ErrGone) {
+		return err
+	}
+	if link, errFind := netdev.Find(interfaceName); errFind == nil && link == nil {
+		return fmt.Errorf("%w: there is no %s: %w", ErrGone, interfaceName, err)
+	}
+	return err
 }
 
 // divideSegments makes the kernel segment datagrams of UDP_SEGMENT at the pod's interface, after the program, so that each
@@ -90,6 +133,19 @@ func (h hook) find(interfaceName string) (*netlink.BpfFilter, error) {
 		return nil, fmt.Errorf("%w: there is no %s", ErrGone, interfaceName)
 	}
 	return h.Find(netdev.Here, link)
+}
+
+// isBehindOthers reports whether filters of others run before ours, or tcx programs, which are others'.
+func (h hook) isBehindOthers(link netlink.Link) (bool, error) {
+	if programs, err := netdev.TCXPrograms(link, h.Side); err != nil || len(programs) > 0 {
+		return err == nil, err
+	}
+	filters, err := netdev.Filters(netdev.Here, link, h.Side)
+	if err != nil || len(filters) == 0 {
+		return false, err
+	}
+	first, ok := filters[0].(*netlink.BpfFilter) // the kernel lists them in the order in which they run
+	return !ok || first.Name != h.Name, nil
 }
 
 // HasFilter reports whether one side of an interface has a filter of that name.

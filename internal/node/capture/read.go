@@ -13,6 +13,8 @@ import (
 	"github.com/cilium/ebpf"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 // ErrGone means that the interface or network namespace does not exist.
@@ -44,6 +46,7 @@ const (
 	ReasonNotCaptured = "not-captured"
 	ReasonClock       = "clock"
 	ReasonNoRoom      = "no-room"
+	ReasonQueueFull   = "queue-full"
 	ReasonTags        = "tags"
 	ReasonSegments    = "segments"
 	ReasonNoRelay     = "no-relay"
@@ -71,6 +74,8 @@ func Explain(reason string) string {
 		return "one transmit time stood for several segments, which the pod's interface left together"
 	case ReasonNoRelay:
 		return "no relay ran"
+	case ReasonQueueFull:
+		return "the program sent them faster than ktsnd takes them: frames wait in a queue of the relay's device, which was full"
 	case ReasonUnsure:
 		return "the host's time was not known well enough"
 	}
@@ -126,6 +131,8 @@ type PortCount struct {
 	Segments uint64 `json:"segments"`
 	// NoRoom counts frames dropped because the kernel had no headroom for their class.
 	NoRoom uint64 `json:"no-room"`
+	// QueueFull counts frames dropped because the queue of the relay's device was full, since that device was made.
+	QueueFull uint64 `json:"queue-full"`
 	// Passed counts untimed frames that went to the bridge because no relay answered. The schedule never closes their gate.
 	Passed uint64 `json:"passed"`
 	// Gated counts untimed frames whose gate the schedule closes at times, dropped because there was no relay or because too many
@@ -146,7 +153,7 @@ type PortCount struct {
 // Dropped returns the frames dropped at the node's end, by reason.
 func (c *PortCount) Dropped() map[string]uint64 {
 	all := map[string]uint64{}
-	for reason, frames := range map[string]uint64{ReasonNoRelay: c.NoRelay, ReasonSegments: c.Segments, ReasonNoRoom: c.NoRoom} {
+	for reason, frames := range map[string]uint64{ReasonNoRelay: c.NoRelay, ReasonSegments: c.Segments, ReasonNoRoom: c.NoRoom, ReasonQueueFull: c.QueueFull} {
 		if frames > 0 {
 			all[reason] = frames
 		}
@@ -160,6 +167,8 @@ type At struct {
 	Interface string `json:"interface"`
 	// Device connects the interface to a virtual machine: tap, veth or vhost-user, which bypasses these counters; empty: no machine.
 	Device string `json:"device,omitempty"`
+	// Unguarded: filters of others run first, and what they let leave does not pass the program.
+	Unguarded bool `json:"unguarded,omitempty"`
 	Count
 	// Node has the counters of the node's end.
 	Node PortCount `json:"node"`
@@ -187,6 +196,34 @@ func ReadBoth(netns, interfaceName string) (At, error) {
 	return at, err
 }
 
+// ReadOthers reads the counters of the pod's interfaces in the network namespace netns that have the program and are not known.
+func ReadOthers(netns string, known []string) (others []At, err error) {
+	err = ns.WithNetNSPath(netns, func(ns.NetNS) error {
+		links, err := netdev.Dump(netlink.LinkList)
+		if err != nil {
+			return fmt.Errorf("list the pod's interfaces: %w", err)
+		}
+		for _, link := range links {
+			at := At{Interface: link.Attrs().Name}
+			if slices.Contains(known, at.Interface) {
+				continue
+			}
+			if at.Count, err = Read(at.Interface); err != nil && !errors.Is(err, ErrGone) {
+				return err
+			}
+			if !at.Attached {
+				continue
+			}
+			if at.Unguarded, err = podHook.isBehindOthers(link); err != nil {
+				return err
+			}
+			others = append(others, at)
+		}
+		return nil
+	})
+	return others, err
+}
+
 // ReadNodes reads the counters of the node's end only.
 func ReadNodes(netns, interfaceName string) (At, error) {
 	at := At{Interface: interfaceName}
@@ -200,21 +237,26 @@ func (a *At) readNodes(netns string) error {
 		return err
 	}
 	if a.Node, err = ReadPort(port); err == nil {
-		a.Node.RelayGone, err = isGone(a.Node.RelayIfindex)
+		err = a.Node.readRelay()
 	}
 	return err
 }
 
-// isGone reports whether a relay's device is missing. It disappears with the process that created it.
-func isGone(index int) (bool, error) {
-	if index == 0 {
-		return false, nil
+// readRelay reads the relay's device. It disappears with the process that created it.
+func (c *PortCount) readRelay() error {
+	if c.RelayIfindex == 0 {
+		return nil
 	}
-	_, err := netlink.LinkByIndex(index)
-	if errors.As(err, &netlink.LinkNotFoundError{}) {
-		return true, nil
+	link, err := netlink.LinkByIndex(c.RelayIfindex)
+	switch {
+	case errors.As(err, &netlink.LinkNotFoundError{}):
+		c.RelayGone = true
+	case err != nil:
+		return fmt.Errorf("look at the relay's device: %w", err)
+	case link.Attrs().Statistics != nil:
+		c.QueueFull = link.Attrs().Statistics.TxDropped
 	}
-	return false, err
+	return nil
 }
 
 // HasRelay reports whether there is a device that queues frames for the relay.
@@ -267,7 +309,7 @@ func Read(interfaceName string) (Count, error) {
 		return Count{}, nil
 	}
 	if err != nil {
-		return Count{}, err
+		return Count{}, orGone(interfaceName, err)
 	}
 	defer maps.close()
 	count, err := maps.readPod()

@@ -8,36 +8,37 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/clock/ptp4l"
 )
 
-// Reasons of faults and verdicts, in the form of a condition's.
+// Reasons in status.clock.history of a TSNNode, and of Events about a node's clock.
 const (
+	// ReasonSynchronized : the clock is synchronised and accurate enough.
 	ReasonSynchronized = "Synchronized"
-	// ReasonSettling : the clock was good in the last measurements, but not for long enough.
+	// ReasonSettling : the clock was accurate enough in the last measurements, but not yet for as long as required.
 	ReasonSettling = "Settling"
-	// ReasonErrorTooLarge : the clock has a source, but its error may be too large.
+	// ReasonErrorTooLarge : the clock is synchronised, but its error may exceed the limit.
 	ReasonErrorTooLarge = "ErrorTooLarge"
-	// ReasonHoldoverOver : the source has been lost for longer than allowed.
+	// ReasonHoldoverOver : the clock has had no time source for longer than spec.clock.holdover.
 	ReasonHoldoverOver = "HoldoverOver"
-	// ReasonNobody : no source is known.
+	// ReasonNobody : no ptp4l and no chronyd was found on the node.
 	ReasonNobody = "NobodyKeepsClock"
-	// ReasonStranger : an unknown program keeps the clock, and reports no accuracy.
+	// ReasonStranger : an unknown program sets the clock and reports no accuracy.
 	ReasonStranger = "KeeperUnknown"
-	// ReasonPortLost : no port of ptp4l follows a grandmaster any more.
+	// ReasonPortLost : no port of ptp4l follows a grandmaster.
 	ReasonPortLost = "PortLost"
-	// ReasonNoSync : ptp4l's port follows a grandmaster, but gets no Sync messages.
+	// ReasonNoSync : the port of ptp4l follows a grandmaster, but receives no Sync messages.
 	ReasonNoSync = "NoSyncMessages"
-	// ReasonNotMeasured : ptp4l has found a grandmaster, but not measured yet.
+	// ReasonNotMeasured : ptp4l has found a grandmaster, but not measured the offset yet.
 	ReasonNotMeasured = "NotMeasured"
 	// ReasonPTPGone : ptp4l does not answer.
 	ReasonPTPGone = "PTPGone"
-	// ReasonSocketRefused : ptp4l's socket is somebody else's, or open to everybody.
+	// ReasonSocketRefused : the socket of ptp4l belongs to another user, or other users can write to it.
 	ReasonSocketRefused = "SocketRefused"
-	// ReasonNTPLost : chronyd has no source, or is gone.
+	// ReasonNTPLost : chronyd has no time source, or does not run.
 	ReasonNTPLost = "NTPLost"
-	// ReasonCardClock : the clock of the network card that PTP keeps cannot be compared with the system's.
+	// ReasonCardClock : the clock of the network card that PTP sets cannot be compared with the system's.
 	ReasonCardClock = "CardClockUnreadable"
-	// ReasonTAIOffset : the kernel's TAI - UTC is not the grandmaster's.
+	// ReasonTAIOffset : the kernel's offset TAI - UTC differs from the grandmaster's, or is 0.
 	ReasonTAIOffset = "TAIOffset"
-	// ReasonTwoClockMasters : two programs set the clock.
+	// ReasonTwoClockMasters : two programs of the node set the same clock.
 	ReasonTwoClockMasters = "TwoClockMasters"
 )
 

@@ -37,7 +37,7 @@ const (
 	mostPriorityMax  = 15
 )
 
-// Config is the configuration of a network or link, with defaults filled in. docs/tsn-cni.md describes each field.
+// Config is the configuration of a network or link, with defaults filled in. docs/reference/tsn-cni.md describes each field.
 type Config struct {
 	// Standard holds the fields of the CNI specification.
 	Standard types.PluginConf
@@ -47,6 +47,8 @@ type Config struct {
 	// Spec is the attachment as far as the configuration describes it.
 	attachment.Spec
 
+	// Static are ranges of addresses that pods can keep on any node.
+	Static []netip.Prefix
 	// CardNamespaces are the Kubernetes namespaces whose pods may have a card; nil: all pods may.
 	CardNamespaces []string
 	// requestedCapture is what the configuration or the pod requests; nil: nothing.
@@ -75,6 +77,7 @@ var fields = map[string]func(*Config, json.RawMessage) error{
 	"sysctl":          (*Config).readSysctls,
 	"unseen":          (*Config).readUnseen,
 	"sourceAddresses": (*Config).readSourceAddresses,
+	"static":          (*Config).readStatic,
 	"grants":          (*Config).readGrants,
 	"capture":         (*Config).readCapture,
 	"receive":         (*Config).readReceive,
@@ -105,8 +108,9 @@ func isStandard(name string) bool {
 // ParseConfig reads a configuration. The error names the field and says what to do.
 func ParseConfig(text []byte) (*Config, error) {
 	config := &Config{Spec: attachment.Spec{
-		Record:       attachment.Record{ControlSocket: control.DefaultPath, Unseen: attachment.UnseenDrop},
-		Overlay:      overlay.Network{Port: attachment.DefaultPort},
+		Record: attachment.Record{
+			ControlSocket: control.DefaultPath, Unseen: attachment.UnseenDrop, KeepsOffNetwork: true, Overlay: overlay.Network{Port: attachment.DefaultPort},
+		},
 		CreateSocket: true,
 		StateDir:     overlay.DefaultStateDir,
 		LockTimeout:  defaultLockTimeout,
@@ -121,7 +125,7 @@ func ParseConfig(text []byte) (*Config, error) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		read, known := fields[name]
 		if !known && !isStandard(name) {
-			return nil, invalid("%s: unknown field; docs/tsn-cni.md lists those that there are", name)
+			return nil, invalid("%s: unknown field; docs/reference/tsn-cni.md lists those that there are", name)
 		}
 		if !known {
 			continue

@@ -66,10 +66,10 @@ func TestParseConfigErrors(t *testing.T) {
 		"no ipam":             {change{"ipam": removed{}}, `ipam: missing, or without type; name an IPAM plugin, such as {"type": "host-local", ...}`, false},
 		"ipam without type":   {change{"ipam": change{}}, `ipam: missing, or without type; name an IPAM plugin, such as {"type": "host-local", ...}`, false},
 		"ipam as text":        {change{"ipam": "host-local"}, "ipam: a string stands where there must be an object", false},
-		"an unknown field":    {change{"vnid": 42}, "vnid: unknown field; docs/tsn-cni.md lists those that there are", false},
-		"a field in capitals": {change{"VNI": 42}, "VNI: unknown field; docs/tsn-cni.md lists those that there are", false},
+		"an unknown field":    {change{"vnid": 42}, "vnid: unknown field; docs/reference/tsn-cni.md lists those that there are", false},
+		"a field in capitals": {change{"VNI": 42}, "VNI: unknown field; docs/reference/tsn-cni.md lists those that there are", false},
 		"a bridge plugin's field": {change{"isGateway": true},
-			"isGateway: unknown field; docs/tsn-cni.md lists those that there are", false},
+			"isGateway: unknown field; docs/reference/tsn-cni.md lists those that there are", false},
 		"a bridge name too long": {change{"bridge": "a-bridge-too-far"},
 			`bridge: "a-bridge-too-far" is no name for an interface; give 1 to 15 characters without slash, colon and space`, false},
 		"a bridge name with a slash": {change{"bridge": "br/0"},
@@ -347,7 +347,7 @@ func TestCheckAttachment(t *testing.T) {
 	}
 }
 
-const schemaFile = "../../../docs/tsn-cni.schema.json"
+const schemaFile = "../../../docs/reference/tsn-cni.schema.json"
 
 func compileSchema(t *testing.T) *jsonschema.Schema {
 	t.Helper()
@@ -377,11 +377,11 @@ func TestSchemaAndPageFields(t *testing.T) {
 	if got, want := slices.Sorted(maps.Keys(schema.Properties)), slices.Sorted(slices.Values(inCode)); !slices.Equal(got, want) {
 		t.Errorf("the schema has %q, the code %q", got, want)
 	}
-	page, err := os.ReadFile("../../../docs/tsn-cni.md")
+	page, err := os.ReadFile("../../../docs/reference/tsn-cni.md")
 	testlab.Must(t, err)
 	for _, name := range inCode {
 		if !strings.Contains(string(page), "| `"+name+"` |") {
-			t.Errorf("docs/tsn-cni.md has no row for %s", name)
+			t.Errorf("docs/reference/tsn-cni.md has no row for %s", name)
 		}
 	}
 }

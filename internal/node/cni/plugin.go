@@ -24,7 +24,7 @@ var Versions = cniversion.PluginSupports("0.3.1", "0.4.0", "1.0.0", "1.1.0")
 
 // about is the answer to a person who calls the plugin.
 func about() string {
-	return version.Line("tsn-cni") + " attaches containers to a network of KuberneTSN. Container runtimes call it; docs/tsn-cni.md says how."
+	return version.Line("tsn-cni") + " attaches containers to a network of KuberneTSN. Container runtimes call it; docs/reference/tsn-cni.md says how."
 }
 
 // Main runs the command in CNI_COMMAND and returns the exit status. It prints errors as JSON on the standard output, as the

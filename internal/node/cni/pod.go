@@ -59,6 +59,13 @@ func (c *Config) readArgsOfPod(raw json.RawMessage) error {
 		return err
 	}
 	c.requestsLess = everything && (c.requestedCapture == nil || *c.requestedCapture != capture.All)
+	if raw, given := args.CNI["offnetwork"]; given {
+		var wanted string
+		if json.Unmarshal(raw, &wanted) != nil || (wanted != offNetworkRefuse && wanted != offNetworkPass) {
+			return invalid(`args.cni.offNetwork: %s is not "%s" or "%s"`, raw, offNetworkRefuse, offNetworkPass)
+		}
+		c.KeepsOffNetwork = wanted != offNetworkPass
+	}
 	if raw, given := args.CNI["receive"]; given {
 		var wanted string
 		if json.Unmarshal(raw, &wanted) != nil || wanted != ringsOfPod {
@@ -176,6 +183,12 @@ func (c *Config) chooseCapture() error {
 	}
 	return nil
 }
+
+// Values of args.cni.offNetwork.
+const (
+	offNetworkRefuse = "refuse"
+	offNetworkPass   = "pass"
+)
 
 // ringsOfPod is the value of args.cni.receive.
 const ringsOfPod = "ring"

@@ -17,7 +17,7 @@ type Setting struct {
 	Found string `json:"found"`
 	// Cost is its cost for ktsnd; empty if no change would help.
 	Cost string `json:"cost,omitempty"`
-	// Mend is how to change it; docs/host-settings.md has the files of each distribution.
+	// Mend is how to change it; docs/guide/tuning.md has the files of each distribution.
 	Mend string `json:"mend,omitempty"`
 }
 

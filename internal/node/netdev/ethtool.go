@@ -38,6 +38,21 @@ func Ethtool(name string, structure []uint32) error {
 	return nil
 }
 
+// OffloadsChecksums reports whether the kernel leaves transmit checksums of an interface to the hardware; false if there is none of this
+// name.
+func OffloadsChecksums(name string) bool {
+	value := []uint32{unix.ETHTOOL_GTXCSUM, 0}
+	return Ethtool(name, value) == nil && value[1] != 0
+}
+
+// DisableChecksumOffload disables the offload of transmit checksums, and thereby of segmentation.
+func DisableChecksumOffload(name string) error {
+	if err := Ethtool(name, []uint32{unix.ETHTOOL_STXCSUM, 0}); err != nil {
+		return fmt.Errorf("disable checksum offload of %s: %w", name, err)
+	}
+	return nil
+}
+
 // Constants of linux/ethtool.h for features. Features are bits whose positions, unlike their names, differ among kernels.
 const (
 	featureStrings = 4

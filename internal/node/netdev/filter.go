@@ -7,6 +7,7 @@ import (
 	"fmt"
 
 	"github.com/cilium/ebpf"
+	bpflink "github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
@@ -84,6 +85,26 @@ func Filters(kernel *netlink.Handle, link netlink.Link, side uint32) ([]netlink.
 		return nil, fmt.Errorf("list the filters of %s: %w", link.Attrs().Name, err)
 	}
 	return filters, nil
+}
+
+// TCXPrograms returns the tcx programs of one side in the order in which they run, before all filters. Kernels before Linux 6.6 have none.
+func TCXPrograms(link netlink.Link, side uint32) ([]ebpf.ProgramID, error) {
+	attach := ebpf.AttachTCXIngress
+	if side == Egress {
+		attach = ebpf.AttachTCXEgress
+	}
+	result, err := bpflink.QueryPrograms(bpflink.QueryOptions{Target: link.Attrs().Index, Attach: attach})
+	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("list the tcx programs of %s: %w", link.Attrs().Name, err)
+	}
+	var programs []ebpf.ProgramID
+	for _, program := range result.Programs {
+		programs = append(programs, program.ID)
+	}
+	return programs, nil
 }
 
 // RemoveEmptyClsact removes clsact from a device that has no filter.

@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -105,7 +106,7 @@ func (n *Node) tellOf(ctx context.Context, change *Change, before *control.Peer,
 	for _, table := range tables {
 		flooded := table.floods(change.Peer.Address)
 		undo.add(func() error { return n.setFlood(table.tunnel, change.Peer.Address, flooded) })
-		if err := n.change(table, change); err != nil {
+		if err := n.change(table, change, before); err != nil {
 			return false, err
 		}
 	}
@@ -171,10 +172,20 @@ func (n *Node) forwarding(changes []Change) (map[uint32][]forwarding, error) {
 	return all, nil
 }
 
-// change makes the tunnel flood to the peer, or removes the peer's entries.
-func (n *Node) change(table forwarding, change *Change) error {
+// change makes the tunnel flood to the peer, or removes the peer's entries. It removes what the tunnel has learnt of a peer that has lost a
+// subnet: the pod of a static address may be on another node now, whose announcement the filter dropped if it came first.
+func (n *Node) change(table forwarding, change *Change, before *control.Peer) error {
+	entries := table.entries[change.Peer.Address]
 	if change.Gone {
-		return n.forget(table.tunnel, change.Peer.Address, table.entries[change.Peer.Address])
+		return n.forget(table.tunnel, change.Peer.Address, entries)
+	}
+	if before != nil && slices.ContainsFunc(before.Subnets, func(subnet netip.Prefix) bool { return !slices.Contains(change.Peer.Subnets, subnet) }) {
+		learnt := slices.DeleteFunc(slices.Clone(entries), func(entry netlink.Neigh) bool {
+			return isZero(entry.HardwareAddr) || entry.State&unix.NUD_PERMANENT != 0
+		})
+		if err := n.forget(table.tunnel, change.Peer.Address, learnt); err != nil {
+			return err
+		}
 	}
 	return n.flood(table.tunnel, change.Peer.Address)
 }

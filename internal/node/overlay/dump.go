@@ -74,6 +74,9 @@ func ownTunnels() ([]*netlink.Vxlan, error) {
 	return slices.DeleteFunc(all, func(tunnel *netlink.Vxlan) bool { return !ours(tunnel) }), err
 }
 
+// Tunnels lists the VXLAN devices of this package.
+func (*Node) Tunnels() ([]*netlink.Vxlan, error) { return ownTunnels() }
+
 // eachLink calls f for each selected device until f returns false. The kernel selects, and lists devices as they are
 // read.
 func eachLink(wanted choice, f func(netlink.Link) bool) error {

@@ -10,13 +10,14 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/node/xfrm"
 )
 
 // EncryptedPort is the default UDP port of the tunnels of encrypted networks. The kernel distinguishes them from others
 // by it.
-const EncryptedPort = 4793
+const EncryptedPort = v1alpha1.DefaultEncryptedPort
 
 // encryptedAlias is the alias of a tunnel of this package whose packets are encrypted.
 const encryptedAlias = "tsn-cni:1 encrypted"

@@ -122,7 +122,9 @@ func (n *Node) guardedWith(peers []control.Peer) (*filter.Wanted, error) {
 }
 
 func filterTunnel(tunnel *netlink.Vxlan, open bool) filter.Tunnel {
-	return filter.Tunnel{VNI: uint32(tunnel.VxlanId), Port: uint16(tunnel.Port), Uplink: tunnel.VtepDevIndex, Open: open}
+	return filter.Tunnel{
+		VNI: uint32(tunnel.VxlanId), Port: uint16(tunnel.Port), Uplink: tunnel.VtepDevIndex, Open: open, Encrypted: encrypted(tunnel),
+	}
 }
 
 // closeOff closes the network's bridge to the node, or opens it, and updates the filter for it and for the tunnel. The

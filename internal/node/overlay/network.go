@@ -10,6 +10,7 @@ import (
 	"net"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
@@ -28,14 +29,30 @@ func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have 
 	if have.switched != nil {
 		return n.ensureSwitched(ctx, network, have, timed)
 	}
-	if have.bridge != nil && have.tunnel != nil && isUp(have.bridge) && isUp(have.tunnel) {
+	// An existing network does without an uplink that is away for a moment.
+	uplink, errUplink := n.resolveUplink(ctx, network, timed)
+	if errUplink == nil {
+		have, err = n.removeStale(network, have, uplink, timed)
+	}
+	if err != nil {
+		return have, err
+	}
+	if have.complete() {
 		if err := n.fits(network, have); err != nil {
 			return have, err
 		}
 		if err := n.protectPort(network); err != nil {
 			return have, err
 		}
+		if ours(have.tunnel) {
+			if _, err := n.keepReserved(have.tunnel); err != nil {
+				return have, err
+			}
+		}
 		return have, n.closeOff(network, have)
+	}
+	if errUplink != nil {
+		return have, errUplink
 	}
 	created := devices{}
 	success := false
@@ -44,10 +61,6 @@ func (n *Node) ensure(ctx context.Context, network *Network, timed Timed) (have 
 			err = errors.Join(err, n.unmake(created), n.guard())
 		}
 	}()
-	uplink, err := n.resolveUplink(ctx, network, timed)
-	if err != nil {
-		return have, err
-	}
 	if have.bridge == nil {
 		if have.bridge, err = n.makeBridge(network, uplink); err != nil {
 			return have, err
@@ -164,11 +177,31 @@ func (n *Node) complete(network *Network, have devices) error {
 		return err
 	}
 	for _, link := range []netlink.Link{have.bridge, have.tunnel} {
-		if err := n.kernel.LinkSetUp(link); err != nil {
+		err := n.kernel.LinkSetUp(link)
+		if errors.Is(err, unix.EADDRINUSE) {
+			return n.portTaken(network)
+		}
+		if err != nil {
 			return fmt.Errorf("set %s up: %w", link.Attrs().Name, err)
 		}
 	}
 	return n.fits(network, have)
+}
+
+// portTaken returns the error of a tunnel whose UDP port is in use, and names the device or how to find the program.
+func (n *Node) portTaken(network *Network) error {
+	tunnels, err := listTunnels()
+	if err != nil {
+		return err
+	}
+	for _, tunnel := range tunnels {
+		if tunnel.Port == int(network.Port) && tunnel.Name != network.Tunnel && isUp(tunnel) && !ours(tunnel) {
+			return failed(Foreign, "set %s up: the VXLAN device %s takes all packets to UDP port %d; remove it, or give the network another port",
+				network.Tunnel, tunnel.Name, network.Port)
+		}
+	}
+	return failed(Foreign, "set %s up: another program or device uses UDP port %d, and `ss -lunp sport = :%[2]d` names a program; end it, or give the network another port",
+		network.Tunnel, network.Port)
 }
 
 func (n *Node) completeTunnel(network *Network, have devices) error {
@@ -252,6 +285,11 @@ func (n *Node) unused(network *Network) (devices, error) {
 		return devices{tunnel: unused.tunnel}, nil
 	}
 	remaining, err := netdev.Dump(func() (users, error) { return usersOf(have.bridge, unused.egress()) })
+	if err == nil && !remaining.pods {
+		var lost []string
+		lost, err = lostPorts(network.Name, have.bridge)
+		remaining.pods = len(lost) > 0
+	}
 	if err != nil || remaining.pods {
 		return devices{}, err
 	}

@@ -59,26 +59,29 @@ func (n *Node) Close() { n.kernel.Close() }
 
 // Network describes a network on this node.
 type Network struct {
+	// Name is that of the network's attachments; "" for links, which share one.
+	Name string `json:"name,omitempty"`
 	// VNI is the VXLAN network identifier, 1 to 16777215.
-	VNI uint32
+	VNI uint32 `json:"vni"`
 	// Bridge and Tunnel are the names of its devices.
-	Bridge, Tunnel string
+	Bridge string `json:"bridge"`
+	Tunnel string `json:"tunnel"`
 	// Port is the UDP port of the tunnel.
-	Port uint16
+	Port uint16 `json:"port"`
 	// MTU is that of the pods' interfaces, in bytes; 0: the largest that the uplink allows.
-	MTU int
+	MTU int `json:"mtu,omitempty"`
 	// Uplink names the interface towards the other nodes; "": ktsnd's.
-	Uplink string
+	Uplink string `json:"uplink,omitempty"`
 	// LocalAddress is the tunnel's source; the zero value: ktsnd's, or the uplink's first.
-	LocalAddress netip.Addr
+	LocalAddress netip.Addr `json:"localAddress,omitzero"`
 	// Overhead is the most that encryption may add to a frame, in bytes.
-	Overhead int
+	Overhead int `json:"overhead,omitempty"`
 	// Encrypted: frames to and from other nodes are encrypted, or dropped.
-	Encrypted bool
+	Encrypted bool `json:"encrypted,omitempty"`
 	// NodeAccess lets pods reach the node through the bridge.
-	NodeAccess bool
+	NodeAccess bool `json:"nodeAccess,omitempty"`
 	// PointToPoint: there is one port here and one behind the tunnel, so that no addresses need to be learnt.
-	PointToPoint bool
+	PointToPoint bool `json:"pointToPoint,omitempty"`
 }
 
 // devices are a network's devices as they are.

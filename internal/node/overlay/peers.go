@@ -44,7 +44,7 @@ func CheckPeer(peer control.Peer) error {
 	}
 	for _, subnet := range peer.Subnets {
 		if subnet.Addr().Is4In6() || subnet.Addr().Zone() != "" {
-			return fmt.Errorf("subnet %s: give an IPv4 or IPv6 subnet such as 10.42.2.0/24 or fd42:2::/64", subnet)
+			return fmt.Errorf("subnet %s: give an IPv4 or IPv6 subnet such as 10.70.2.0/24 or fd42:2::/64", subnet)
 		}
 		if subnet.Masked() != subnet {
 			return fmt.Errorf("subnet %s: bits are set behind the prefix; give %s", subnet, subnet.Masked())

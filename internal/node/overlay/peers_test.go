@@ -187,7 +187,7 @@ func TestCheckPeer(t *testing.T) {
 		"no subnet":               {peer("192.0.2.2"), "0 subnets: give 1 to 64, those of the pods on the other node"},
 		"bits behind the prefix":  {peer("192.0.2.2", "10.42.2.1/24"), "subnet 10.42.2.1/24: bits are set behind the prefix; give 10.42.2.0/24"},
 		"bits behind an IPv6 one": {peer("192.0.2.2", "fd00::1/64"), "subnet fd00::1/64: bits are set behind the prefix; give fd00::/64"},
-		"a mapped subnet":         {peer("192.0.2.2", "::ffff:10.42.2.0/120"), "subnet ::ffff:10.42.2.0/120: give an IPv4 or IPv6 subnet such as 10.42.2.0/24 or fd42:2::/64"},
+		"a mapped subnet":         {peer("192.0.2.2", "::ffff:10.42.2.0/120"), "subnet ::ffff:10.42.2.0/120: give an IPv4 or IPv6 subnet such as 10.70.2.0/24 or fd42:2::/64"},
 		"an address that is none": {bad(func(p *control.Peer) { p.Address = netip.Addr{} }), "address invalid IP: give the IPv4 address of the other node"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -203,20 +203,7 @@ func (n *Node) finishPort(port *Port, plugged *Plugged) error {
 	if err := n.kernel.LinkSetAlias(link, port.alias()); err != nil {
 		return fmt.Errorf("set the alias of %s: %w", plugged.Port, err)
 	}
-	if err := n.claimHardwareAddress(link, port.HardwareAddress); err != nil {
-		return err
-	}
-	// A frame that claims the address of a pod of another node does not bring that pod's frames here.
-	if err := n.kernel.LinkSetLearning(link, false); err != nil {
-		return fmt.Errorf("keep bridge port %s from learning: %w", plugged.Port, err)
-	}
-	if _, err := n.keepReserved(link); err != nil {
-		return err
-	}
-	if err := n.kernel.LinkSetUp(link); err != nil {
-		return fmt.Errorf("set %s up: %w", plugged.Port, err)
-	}
-	return nil
+	return n.forward(link, port.HardwareAddress)
 }
 
 // Forwarding waits until the bridge forwards to and from the port, shortly after both ends of the veth pair are up.
@@ -258,10 +245,14 @@ type Found struct {
 	// Bridge, Tunnel and VNI are those of its network; VNI is 0 when the port is on no network's bridge.
 	Bridge, Tunnel string
 	VNI            uint32
+	// Port is the UDP port of the tunnel, 0 for none.
+	Port uint16
 	// NetnsID is the node's number for the pod's network namespace, negative for one that has no number.
 	NetnsID int
 	// Note is that of the port; "": it has none.
 	Note string
+	// Index is the kernel's number of the port; a younger port has a larger one.
+	Index int
 }
 
 // Attachments lists the ports of all networks of this node.
@@ -277,15 +268,16 @@ func Attachments() ([]Found, error) {
 	type egress struct {
 		name string
 		vni  uint32
+		port uint16
 	}
 	tunnels := map[int]egress{} // by bridge
 	for _, link := range links {
 		names[link.Attrs().Index] = link.Attrs().Name
 		if tunnel, ok := link.(*netlink.Vxlan); ok {
-			tunnels[tunnel.MasterIndex] = egress{tunnel.Name, uint32(tunnel.VxlanId)}
+			tunnels[tunnel.MasterIndex] = egress{tunnel.Name, uint32(tunnel.VxlanId), uint16(tunnel.Port)}
 		}
 		if name := link.Attrs().Name; leadsIntoSwitch(link) && link.Attrs().MasterIndex != 0 {
-			tunnels[link.Attrs().MasterIndex] = egress{name, networkOf(name)}
+			tunnels[link.Attrs().MasterIndex] = egress{name, networkOf(name), 0}
 		}
 	}
 	var all []Found
@@ -294,9 +286,9 @@ func Attachments() ([]Found, error) {
 		if !ok || !ours(link) {
 			continue
 		}
-		port := Found{Attachment: attachment, Bridge: names[link.Attrs().MasterIndex], NetnsID: link.Attrs().NetNsID, Note: note}
+		port := Found{Attachment: attachment, Bridge: names[link.Attrs().MasterIndex], NetnsID: link.Attrs().NetNsID, Note: note, Index: link.Attrs().Index}
 		tunnel := tunnels[link.Attrs().MasterIndex]
-		port.Tunnel, port.VNI = tunnel.name, tunnel.vni
+		port.Tunnel, port.VNI, port.Port = tunnel.name, tunnel.vni, tunnel.port
 		all = append(all, port)
 	}
 	return all, nil

@@ -17,45 +17,63 @@ import (
 // A bridge forwards no frame to the addresses that 802.1Q reserves for bridges themselves, 01:80:c2:00:00:00 to 0f. The kernel takes such a
 // frame at the bridge's port, in the node's name: the filter at the bridge does not see it, and IPv4 or ARP in it would reach the node. A
 // program drops it at the node's end of each pod's interface, after ktsn_divert, and at each tunnel, where other machines of the underlay
-// could send it. ktsnd's announcements, which have such an address, are read at the uplink.
+// could send it. At tunnels it leaves ktsnd's announcements, which have such an address, to ktsnd's socket. The bridge forwards none of that
+// address, and the kernel has no other user of their EtherType.
 
 const (
-	reservedName     = "ktsn_reserved"
-	reservedPriority = 2
+	reservedName = "ktsn_reserved"
+	// tunnelReservedName differs from the name of earlier programs at tunnels, which dropped announcements, too, and are replaced.
+	tunnelReservedName = "ktsn_reserved_t"
+	reservedPriority   = 2
+	// announcementAddress are the last bytes of the destination of ktsnd's announcements, and announcementType is their EtherType:
+	// group_announcement_mac and GROUP_ETHERTYPE in ktsnd.
+	announcementAddress, announcementType = 0x000e, 0x88b5
 	// goesOn is TC_ACT_UNSPEC of linux/pkt_cls.h.
 	goesOn = -1
 )
 
-// reserved is loaded once by a process, and again where that failed. The filters keep it.
+// reserved are the programs by their names. Each is loaded once by a process, and again where that failed. The filters keep it.
 var reserved struct {
 	sync.Mutex
-	program *ebpf.Program
+	programs map[string]*ebpf.Program
 }
 
-func reservedProgram() (*ebpf.Program, error) {
+func reservedProgram(name string) (*ebpf.Program, error) {
 	reserved.Lock()
 	defer reserved.Unlock()
-	if reserved.program != nil {
-		return reserved.program, nil
+	if program := reserved.programs[name]; program != nil {
+		return program, nil
+	}
+	code := asm.Instructions{
+		asm.Mov.Reg(asm.R6, asm.R1), // where LoadAbs looks for the packet
+		asm.LoadAbs(0, asm.Word),
+		asm.JNE.Imm(asm.R0, 0x0180c200, "other"),
+		asm.LoadAbs(4, asm.Half),
+		asm.JGT.Imm(asm.R0, 0x000f, "other"),
+	}
+	if name == tunnelReservedName {
+		code = append(code,
+			asm.JNE.Imm(asm.R0, announcementAddress, "drop"),
+			asm.LoadAbs(12, asm.Half),
+			asm.JEq.Imm(asm.R0, announcementType, "other"),
+		)
 	}
 	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-		Name: reservedName, Type: ebpf.SchedCLS, License: "GPL",
-		Instructions: asm.Instructions{
-			asm.Mov.Reg(asm.R6, asm.R1), // where LoadAbs looks for the packet
-			asm.LoadAbs(0, asm.Word),
-			asm.JNE.Imm(asm.R0, 0x0180c200, "other"),
-			asm.LoadAbs(4, asm.Half),
-			asm.JGT.Imm(asm.R0, 0x000f, "other"),
-			asm.Mov.Imm(asm.R0, dropped),
+		Name: name, Type: ebpf.SchedCLS, License: "GPL",
+		Instructions: append(code,
+			asm.Mov.Imm(asm.R0, dropped).WithSymbol("drop"),
 			asm.Return(),
 			asm.Mov.Imm(asm.R0, goesOn).WithSymbol("other"),
 			asm.Return(),
-		},
+		),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("load the program that drops frames for bridges: %w", err)
 	}
-	reserved.program = program
+	if reserved.programs == nil {
+		reserved.programs = map[string]*ebpf.Program{}
+	}
+	reserved.programs[name] = program
 	return program, nil
 }
 
@@ -73,11 +91,21 @@ func (n *Node) KeepReserved(portName string) (missing bool, err error) {
 	return missing, err
 }
 
+// reservedFilter returns the filter of a pod's port or a tunnel.
+func reservedFilter(port netlink.Link) netdev.Filter {
+	name := reservedName
+	if port.Type() == "vxlan" {
+		name = tunnelReservedName
+	}
+	return netdev.Filter{Side: netdev.Ingress, Priority: reservedPriority, Name: name}
+}
+
 func (n *Node) keepReserved(port netlink.Link) (missing bool, err error) {
+	filter := reservedFilter(port)
 	return n.keepFilter(port, portFilter{
-		Filter: netdev.Filter{Side: netdev.Ingress, Priority: reservedPriority, Name: reservedName},
+		Filter: filter,
 		load: func() (*ebpf.Program, func() error, error) {
-			program, err := reservedProgram()
+			program, err := reservedProgram(filter.Name)
 			return program, func() error { return nil }, err
 		},
 	})

@@ -81,7 +81,7 @@ func TestChangesAreMinimal(t *testing.T) {
 	}
 	t.Run("changed plan", func(t *testing.T) {
 		other := plan
-		other.Port, other.Networks = 8472, []uint32{42}
+		other.Ports, other.Networks = map[uint32]uint16{42: 8472}, []uint32{42}
 		text := strings.Join(have.changes(&other), " ")
 		for _, want := range []string{"del-port br-int vx42-c0000202", `options:dst_port="8472"`, "del-port br-int tsnov43", "trunks=42 "} {
 			if !strings.Contains(text, want) {

@@ -52,7 +52,7 @@ func makeVeth(vni uint32, mtu int) error {
 	}
 	for _, end := range []string{name, switchName(vni)} {
 		// Open vSwitch takes an offloaded checksum for a wrong one.
-		if err := LeaveNoChecksum(end); err != nil {
+		if err := netdev.DisableChecksumOffload(end); err != nil {
 			return err
 		}
 		if err := netlink.LinkSetUp(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: end}}); err != nil {
@@ -68,14 +68,6 @@ func addVeth(name, peer string, mtu int) error {
 	pair := &netlink.Veth{LinkAttrs: attributes, PeerName: peer, PeerMTU: uint32(mtu)}
 	if err := netlink.LinkAdd(pair); err != nil {
 		return fmt.Errorf("make veth pair %s: %w", name, err)
-	}
-	return nil
-}
-
-// LeaveNoChecksum disables the offload of transmit checksums, and thereby of segmentation.
-func LeaveNoChecksum(name string) error {
-	if err := netdev.Ethtool(name, []uint32{unix.ETHTOOL_STXCSUM, 0}); err != nil {
-		return fmt.Errorf("disable offloads of %s: %w", name, err)
 	}
 	return nil
 }

@@ -55,8 +55,9 @@ type Plan struct {
 	// Networks are VXLAN network identifiers, Peers the other nodes' addresses.
 	Networks []uint32
 	Peers    []netip.Addr
-	// Port is the UDP port of the tunnel.
-	Port uint16
+	// Port is the UDP port of the tunnels of networks that have none in Ports.
+	Port  uint16
+	Ports map[uint32]uint16
 	// VhostSocket is the path where ktsnd listens.
 	VhostSocket string
 	// PMDCPUs are the processors that poll for packets; empty: unchanged.

@@ -3,6 +3,7 @@
 package ovs
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -220,7 +221,7 @@ func (p *Plan) ports() []port {
 		for _, peer := range p.Peers {
 			all = append(all, port{bridge: BridgeInternal, name: tunnelName(vni, peer), settings: tag, interfaceType: "vxlan",
 				options: map[string]string{"remote_ip": peer.String(), "local_ip": p.Address.Addr().String(),
-					"key": strconv.Itoa(int(vni)), "dst_port": strconv.Itoa(int(p.Port))}})
+					"key": strconv.Itoa(int(vni)), "dst_port": strconv.Itoa(int(cmp.Or(p.Ports[vni], p.Port)))}})
 		}
 	}
 	return all

@@ -46,12 +46,12 @@ func squeeze(text string) string {
 	return strings.Join(lines, "; ")
 }
 
-// guestLine makes docs/examples/ptp4l-guest.conf; the example of docs/clocks.md is the same.
+// guestLine makes examples/ptp4l-guest.conf; the example of docs/guide/clocks.md is the same.
 const guestLine = "--device eth1 --profile gptp --role guest --priority1 128 --priority2 128 --log-announce-interval 1 --set follow_up_info=0 " +
 	"--set ptp_dst_mac=01:1B:19:00:00:00 --set tx_timestamp_timeout=100 --set summary_interval=0"
 
 func TestTheConfigurationOfAGuestIsTheOneOfTheExample(t *testing.T) {
-	want, err := os.ReadFile("../../../docs/examples/ptp4l-guest.conf")
+	want, err := os.ReadFile("../../../examples/ptp4l-guest.conf")
 	testlab.Must(t, err)
 	if got := render(t, guestLine, Stamping{Hardware: true, Devices: []Device{{Name: "eth1"}}}); got != string(want) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

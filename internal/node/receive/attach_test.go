@@ -39,7 +39,7 @@ func TestDetachLeavesNothing(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if len(uplinks) != 1 || uplinks[0] != (Uplink{uplinkName, true, 0}) {
+		if len(uplinks) != 1 || uplinks[0] != (Uplink{uplinkName, true, false, 0}) {
 			t.Errorf("it was taken from %+v", uplinks)
 		}
 		if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
@@ -161,37 +161,174 @@ func TestForeignClsactStays(t *testing.T) {
 	})
 }
 
-func TestUplinksCountTCX(t *testing.T) {
-	dir, node := folder(t), nodeWithUplink(t)
-	do(t, node, func() error {
-		link, err := netlink.LinkByName(uplinkName)
-		if err != nil {
-			return err
-		}
-		program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
-			Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, left), asm.Return()},
+// TestGoesBeforeTCX has Cilium's kind of program at the uplink: it runs before all filters and ends the matter.
+func TestGoesBeforeTCX(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		later bool
+	}{{name: "theirs is attached first"}, {"theirs is attached later", true}} {
+		t.Run(c.name, func(t *testing.T) {
+			w := newWorld(t)
+			link := w.link(t)
+			if !c.later {
+				do(t, w.node, func() error { _, err := Detach(w.dir); return err })
+			}
+			w.attachTheirs(t, bpflink.Tail())
+			if !c.later {
+				w.maps.Close()
+				w.program.Close()
+				do(t, w.node, w.attach)
+			}
+			w.openRing(t, 1<<16)
+			do(t, w.node, func() error {
+				if c.later {
+					if reached, err := IsAttached(uplinkName); err != nil || reached {
+						t.Errorf("behind theirs, it is reached: %t, %v", reached, err)
+					}
+					if names, err := ProgramsBefore(link); err != nil || !slices.Equal(names, []string{theirs}) {
+						t.Errorf("the programs before it are %q, %v", names, err)
+					}
+					if moved, err := KeepReached(w.dir); err != nil || !slices.Equal(moved, []string{uplinkName}) {
+						t.Errorf("it moved at %q, %v", moved, err)
+					}
+					w.program.Close()
+					program, err := uplinkProgram()
+					if err != nil {
+						return err
+					}
+					w.program = program
+				}
+				if moved, err := KeepReached(w.dir); err != nil || len(moved) != 0 {
+					t.Errorf("it moved again at %q, %v", moved, err)
+				}
+				if names := w.tcxNames(t, link); len(names) != 2 || !strings.HasPrefix(names[0], tcxProgram) || names[1] != theirs {
+					t.Errorf("the programs are %q", names)
+				}
+				if names := qdiscs(t); slices.Contains(names, "clsact") {
+					t.Error("clsact of the former filter is there")
+				}
+				all, err := Uplinks()
+				if len(all) != 1 || all[0] != (Uplink{uplinkName, true, true, 0}) {
+					t.Errorf("Uplinks returns %+v", all)
+				}
+				return err
+			})
+			datagram := w.valid()
+			if verdict := w.run(t, datagram.bytes()); verdict != dropped {
+				t.Errorf("the verdict about a taken datagram is %d", verdict)
+			}
+			if counts := w.counts(t); counts.Received != 1 {
+				t.Errorf("the counters are %+v", counts)
+			}
+			do(t, w.node, func() error {
+				// Attaching again replaces it in its place.
+				if done, err := Attach(w.dir, uplinkName); err != nil || !done.Replaced || done.Emptied {
+					t.Errorf("attaching again returns %+v, %v", done, err)
+				}
+				if names := w.tcxNames(t, link); len(names) != 2 || !strings.HasPrefix(names[0], tcxProgram) {
+					t.Errorf("afterwards the programs are %q", names)
+				}
+				return nil
+			})
+			w.attachTheirs(t, bpflink.Head())
+			do(t, w.node, func() error {
+				if names, err := ProgramsBefore(link); err != nil || !slices.Equal(names, []string{theirs}) {
+					t.Errorf("the programs before the tcx program are %q, %v", names, err)
+				}
+				if moved, err := KeepReached(w.dir); err != nil || len(moved) != 0 {
+					t.Errorf("it moved before a program that insists on its place at %q, %v", moved, err)
+				}
+				if _, err := Attach(w.dir, uplinkName); err != nil {
+					return err
+				}
+				if names := w.tcxNames(t, link); len(names) != 3 || !strings.HasPrefix(names[0], tcxProgram) {
+					t.Errorf("after attaching again the programs are %q", names)
+				}
+				if err := asRemoval(func() error { _, err := Detach(w.dir); return err }); err != nil {
+					return err
+				}
+				if _, err := os.Stat(w.dir); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("stat of the folder returns %v", err)
+				}
+				if names := w.tcxNames(t, link); !slices.Equal(names, []string{theirs, theirs}) {
+					t.Errorf("after detaching, the programs are %q", names)
+				}
+				return nil
+			})
 		})
-		if err != nil {
+	}
+}
+
+func TestUplinksCountTCX(t *testing.T) {
+	w := newWorld(t)
+	w.attachTheirs(t, bpflink.Tail())
+	do(t, w.node, func() error {
+		if _, err := Ensure(w.dir, uplinkName); err != nil {
 			return err
 		}
-		defer program.Close()
-		first, err := bpflink.AttachTCX(bpflink.TCXOptions{Interface: link.Attrs().Index, Program: program, Attach: ebpf.AttachTCXIngress})
-		if errors.Is(err, ebpf.ErrNotSupported) {
-			t.Skip("the kernel is older than Linux 6.6 and has no tcx")
-		}
-		if err != nil {
-			return err
-		}
-		defer first.Close()
-		if _, err := Attach(dir, uplinkName); err != nil {
-			return err
-		}
-		uplinks, err := Detach(dir)
-		if len(uplinks) != 1 || uplinks[0].Others != 1 {
-			t.Errorf("it was taken from %+v", uplinks)
+		return nil
+	})
+	w.attachTheirs(t, bpflink.Head())
+	do(t, w.node, func() error {
+		all, err := Uplinks()
+		if len(all) != 1 || !all[0].TCX || all[0].Others != 1 {
+			t.Errorf("Uplinks returns %+v", all)
 		}
 		return err
 	})
+}
+
+// asRemoval runs a function with the capabilities of the chart's removal only (NET_ADMIN, DAC_OVERRIDE), in a locked thread.
+func asRemoval(work func() error) error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var all [2]unix.CapUserData
+	if err := unix.Capget(&header, &all[0]); err != nil {
+		return err
+	}
+	few := all
+	few[0].Effective = 1<<unix.CAP_NET_ADMIN | 1<<unix.CAP_DAC_OVERRIDE
+	few[1].Effective = 0
+	if err := unix.Capset(&header, &few[0]); err != nil {
+		return err
+	}
+	err := work()
+	return errors.Join(err, unix.Capset(&header, &all[0]))
+}
+
+func (w *world) link(t *testing.T) (link netlink.Link) {
+	t.Helper()
+	do(t, w.node, func() (err error) { link, err = netlink.LinkByName(uplinkName); return err })
+	return link
+}
+
+// attachTheirs attaches a tcx program that ends the matter.
+func (w *world) attachTheirs(t *testing.T, anchor bpflink.Anchor) {
+	t.Helper()
+	program, err := ebpf.NewProgram(&ebpf.ProgramSpec{
+		Name: theirs, Type: ebpf.SchedCLS, License: "GPL", Instructions: asm.Instructions{asm.Mov.Imm(asm.R0, 0), asm.Return()},
+	})
+	testlab.Must(t, err)
+	t.Cleanup(func() { program.Close() })
+	do(t, w.node, func() error {
+		attached, err := bpflink.AttachTCX(bpflink.TCXOptions{Interface: w.uplink, Program: program, Attach: ebpf.AttachTCXIngress, Anchor: anchor})
+		if errors.Is(err, ebpf.ErrNotSupported) {
+			t.Skip("the kernel is older than Linux 6.6 and has no tcx")
+		}
+		if err == nil {
+			t.Cleanup(func() { attached.Close() })
+		}
+		return err
+	})
+}
+
+func (w *world) tcxNames(t *testing.T, link netlink.Link) (names []string) {
+	t.Helper()
+	programs, err := netdev.TCXPrograms(link, netdev.Ingress)
+	testlab.Must(t, err)
+	for _, id := range programs {
+		names = append(names, programName(id))
+	}
+	return names
 }
 
 // foreign returns a filter that passes every frame on, with the first priority that the kernel assigns.
@@ -236,7 +373,7 @@ func TestAttachReplaces(t *testing.T) {
 			t.Errorf("there are %d filters, %v", len(all), err)
 		}
 		w.program.Close()
-		w.program, err = programAt(uplinkName)
+		w.program, err = uplinkProgram()
 		return err
 	})
 	datagram := w.valid()
@@ -250,7 +387,7 @@ func TestEnsure(t *testing.T) {
 	nodeDir := ofNode(t, node, dir)
 	do(t, node, func() error {
 		id := func() ebpf.ProgramID {
-			program, err := programAt(uplinkName)
+			program, err := uplinkProgram()
 			testlab.Must(t, err)
 			defer program.Close()
 			info, err := program.Info()

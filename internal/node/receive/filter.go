@@ -9,10 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 
-	"github.com/cilium/ebpf"
-	bpflink "github.com/cilium/ebpf/link"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -20,7 +17,8 @@ import (
 )
 
 // The position of our filter at the uplink: after all others, so that frames that they drop stay dropped. The kernel assigns
-// 49152 and less to filters without a priority.
+// 49152 and less to filters without a priority. Where others have tcx programs, which run before all filters and usually end
+// the matter, as Cilium's do, our program is the first tcx program instead (place.go).
 const filterPriority = 64000
 
 // Attached is the result of Attach.
@@ -61,15 +59,15 @@ func attach(dir, uplink string, unlessThere bool) (done Attached, err error) {
 		return done, fmt.Errorf("take datagrams at %s into receive rings: %w", uplink, err)
 	}
 	defer unlock()
-	former, err := find(link)
+	former, err := find(dir, link)
 	if err != nil {
 		return done, err
 	}
-	done.Replaced = former != nil
-	if unlessThere && done.Replaced && former.Name == filterName(text) && complete(dir) {
+	done.Replaced = former.exists()
+	if unlessThere && former.isCurrent(text) && former.isReached() && complete(dir) {
 		return done, nil
 	}
-	err = attachLocked(text, dir, link, former)
+	err = attachLocked(text, dir, link)
 	if errors.Is(err, ErrOtherRelease) {
 		done.Emptied = true
 		err = replaceMaps(text, dir, link)
@@ -83,13 +81,13 @@ func attach(dir, uplink string, unlessThere bool) (done Attached, err error) {
 // replaceMaps creates new maps for this uplink and all uplinks that have the program. If that fails, it detaches the program
 // from all uplinks: with unreachable maps the program would keep trusting removed peers.
 func replaceMaps(text []byte, dir string, link netlink.Link) error {
-	uplinks, err := Uplinks()
+	uplinks, err := uplinksOf(dir)
 	if err != nil {
 		return err
 	}
 	err = makeFolder(dir)
 	if err = errors.Join(err, unpin(dir)); err == nil {
-		err = attachLocked(text, dir, link, nil)
+		err = attachLocked(text, dir, link)
 	}
 	for _, uplink := range uplinks {
 		if uplink.Name == link.Attrs().Name {
@@ -97,7 +95,7 @@ func replaceMaps(text []byte, dir string, link netlink.Link) error {
 		}
 		other, errOther := netlink.LinkByName(uplink.Name)
 		if err == nil && errOther == nil {
-			errOther = attachLocked(text, dir, other, nil)
+			errOther = attachLocked(text, dir, other)
 		}
 		err = errors.Join(err, errOther)
 	}
@@ -111,14 +109,19 @@ func replaceMaps(text []byte, dir string, link netlink.Link) error {
 }
 
 // attachLocked attaches the program; the folder is locked. When it fails, it removes the pins that it created unless a program uses them.
-func attachLocked(text []byte, dir string, link netlink.Link, former *netlink.BpfFilter) (err error) {
+func attachLocked(text []byte, dir string, link netlink.Link) (err error) {
+	former, err := find(dir, link)
+	if err != nil {
+		return err
+	}
 	fresh := !complete(dir)
 	defer func() {
-		if err != nil && fresh && former == nil {
+		if err != nil && fresh && !former.exists() {
 			err = errors.Join(err, removeFolder(dir))
 		}
 	}()
-	loaded, err := load(text, dir)
+	first := former.tcx != 0 || len(former.before) > 0
+	loaded, err := load(text, dir, first)
 	if err != nil {
 		return err
 	}
@@ -126,6 +129,9 @@ func attachLocked(text []byte, dir string, link netlink.Link, former *netlink.Bp
 	defer loaded.Close()
 	if err := pin(loaded.Programs[kernelProgram], filepath.Join(dir, kernelProgram)); err != nil {
 		return err
+	}
+	if first {
+		return former.replaceFirst(dir, link, loaded.Programs[receiveProgram])
 	}
 	if err := addQdisc(dir, link); err != nil {
 		return err
@@ -162,21 +168,14 @@ func uplinkOf(name string) (netlink.Link, error) {
 	return link, nil
 }
 
-// find returns our filter of any release, nil if there is none.
-func find(link netlink.Link) (*netlink.BpfFilter, error) {
-	return netdev.FindFilter(netdev.Here, link, netdev.Ingress, func(name string) bool {
-		return name == receiveProgram || strings.HasPrefix(name, receiveProgram+":")
-	})
-}
-
-// IsAttached reports whether an interface has the program of any release.
+// IsAttached reports whether an interface has the program of any release, where it gets frames.
 func IsAttached(uplink string) (bool, error) {
 	link, err := netlink.LinkByName(uplink)
 	if err != nil {
 		return false, fmt.Errorf("look for %s: %w", uplink, err)
 	}
-	ours, err := find(link)
-	return ours != nil, err
+	ours, err := find("", link)
+	return ours.exists() && ours.isReached(), err
 }
 
 // Uplink is an interface that has the program.
@@ -184,13 +183,17 @@ type Uplink struct {
 	Name string `json:"name"`
 	// Current: the program is this release's.
 	Current bool `json:"current"`
-	// Others is the number of other filters and tcx programs at the uplink. They run first; a frame that one of them consumes
-	// does not reach receive rings.
+	// TCX: it is a tcx program, because others have tcx programs. Otherwise it is a filter of clsact.
+	TCX bool `json:"tcx"`
+	// Others is the number of filters and tcx programs of others that run first. A frame that one of them consumes does not reach
+	// receive rings.
 	Others int `json:"otherFilters"`
 }
 
 // Uplinks lists the interfaces that have the program.
-func Uplinks() ([]Uplink, error) {
+func Uplinks() ([]Uplink, error) { return uplinksOf("") }
+
+func uplinksOf(dir string) ([]Uplink, error) {
 	links, err := netlink.LinkList()
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
@@ -198,36 +201,24 @@ func Uplinks() ([]Uplink, error) {
 	text, errBuilt := compiled()
 	all := []Uplink{}
 	for _, link := range links {
-		ours, err := find(link)
+		ours, err := find(dir, link)
 		if err != nil {
 			return nil, err
 		}
-		if ours == nil {
+		if !ours.exists() {
 			continue
 		}
-		filters, err := netdev.Filters(netdev.Here, link, netdev.Ingress)
-		if err != nil {
-			return nil, err
+		others := len(ours.before)
+		if ours.tcx == 0 {
+			filters, err := netdev.Filters(netdev.Here, link, netdev.Ingress)
+			if err != nil {
+				return nil, err
+			}
+			others += max(0, len(filters)-1)
 		}
-		tcx, err := tcxOf(link)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, Uplink{link.Attrs().Name, errBuilt == nil && ours.Name == filterName(text), max(0, len(filters)-1) + tcx})
+		all = append(all, Uplink{link.Attrs().Name, errBuilt == nil && ours.isCurrent(text), ours.tcx != 0, others})
 	}
 	return all, nil
-}
-
-// tcxOf counts the tcx programs, which run before all filters (Linux 6.6 and later).
-func tcxOf(link netlink.Link) (int, error) {
-	result, err := bpflink.QueryPrograms(bpflink.QueryOptions{Target: link.Attrs().Index, Attach: ebpf.AttachTCXIngress})
-	if errors.Is(err, ebpf.ErrNotSupported) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOENT) {
-		return 0, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("count the programs at %s: %w", link.Attrs().Name, err)
-	}
-	return len(result.Programs), nil
 }
 
 // Detach removes the program from all uplinks of this network namespace, and everything that this node has pinned. Afterwards
@@ -237,7 +228,7 @@ func Detach(dir string) ([]Uplink, error) {
 	if err != nil {
 		return nil, err
 	}
-	uplinks, err := Uplinks()
+	uplinks, err := uplinksOf(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -269,14 +260,11 @@ func detach(dir, uplink string) error {
 	if err != nil || link == nil {
 		return err
 	}
-	ours, err := find(link)
-	if err != nil || ours == nil {
+	ours, err := find(dir, link)
+	if err != nil || !ours.exists() {
 		return err
 	}
-	if err := netlink.FilterDel(ours); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("remove the filter of %s: %w", uplink, err)
-	}
-	return removeQdisc(dir, link)
+	return errors.Join(ours.removeTCX(dir, link), ours.removeFilter(dir, link))
 }
 
 // addQdisc adds clsact if it is missing, and then notes in the node's folder that it is ours.

@@ -30,6 +30,8 @@ const (
 	unfinished = "_new"
 	// qdiscNotes begins the names of the folders that note, by interface index, where clsact is ours.
 	qdiscNotes = "clsact_"
+	// tcxPins begins the names of the programs that are attached by tcx, by interface index.
+	tcxPins = "tcx_"
 )
 
 // ErrAbsent means that no program is loaded.
@@ -167,10 +169,11 @@ func unpin(dir string) (all error) {
 	return all
 }
 
-// removeNotes removes the notes of interfaces that are gone or whose clsact other programs use.
+// removeNotes removes the notes and pins of interfaces that are gone, and the notes of those whose clsact other programs use.
 func removeNotes(dir string) error {
 	notes, err := filepath.Glob(filepath.Join(dir, qdiscNotes+"*"))
-	for _, note := range notes {
+	pins, _ := filepath.Glob(filepath.Join(dir, tcxPins+"*"))
+	for _, note := range append(notes, pins...) {
 		err = errors.Join(err, os.Remove(note))
 	}
 	return err

@@ -25,7 +25,14 @@ const (
 	ringsMap       = "rings"
 	controlsMap    = "controls"
 	countsMap      = "counts"
+	takenVerdict   = "taken_verdict"
 )
+
+// tcxProgram begins the name of the program where it is attached by tcx.
+const tcxProgram = "ktsn_rx"
+
+// tcxDrop is TCX_DROP of linux/bpf.h.
+const tcxDrop = 2
 
 var mapNames = []string{peersMap, endpointsMap, socketsMap, ringsMap, controlsMap, countsMap}
 
@@ -49,13 +56,20 @@ func compiled() ([]byte, error) {
 }
 
 // filterName returns the name of our filter: the program's name and a hash of the object file, which identifies the release.
-func filterName(compiled []byte) string {
+func filterName(compiled []byte) string { return receiveProgram + ":" + release(compiled) }
+
+// tcxName returns the program's name where it is attached by tcx, which has no names of its own. It is shorter than the 15 characters of
+// the kernel's names: for a name of 15, ebpf reads that of the function instead.
+func tcxName(compiled []byte) string { return tcxProgram + release(compiled)[:7] }
+
+func release(compiled []byte) string {
 	sum := sha256.Sum256(compiled)
-	return receiveProgram + ":" + hex.EncodeToString(sum[:4])
+	return hex.EncodeToString(sum[:4])
 }
 
-// load loads the programs into the kernel with the maps of the folder. Missing maps are created and pinned there.
-func load(compiled []byte, folder string) (*ebpf.Collection, error) {
+// load loads the programs into the kernel with the maps of the folder. Missing maps are created and pinned there. byTCX: the program is
+// attached by tcx.
+func load(compiled []byte, folder string, byTCX bool) (*ebpf.Collection, error) {
 	spec, err := ebpf.LoadCollectionSpecFromReader(bytes.NewReader(compiled))
 	if err != nil {
 		return nil, fmt.Errorf("read the program: %w", err)
@@ -65,6 +79,16 @@ func load(compiled []byte, folder string) (*ebpf.Collection, error) {
 			return nil, fmt.Errorf("the program has no map %s; rebuild it by `make build`", name)
 		}
 		spec.Maps[name].Pinning = ebpf.PinByName
+	}
+	if byTCX {
+		spec.Programs[receiveProgram].Name = tcxName(compiled)
+		verdict := spec.Variables[takenVerdict]
+		if verdict == nil {
+			return nil, fmt.Errorf("the program has no variable %s; rebuild it by `make build`", takenVerdict)
+		}
+		if err := verdict.Set(int32(tcxDrop)); err != nil {
+			return nil, fmt.Errorf("set what becomes of taken datagrams: %w", err)
+		}
 	}
 	// Reading the BTF takes tens of milliseconds.
 	kernel, err := btf.LoadKernelSpec()

@@ -177,25 +177,27 @@ func (w *world) attach() error {
 	if w.maps, err = Open(w.dir); err != nil {
 		return err
 	}
-	if w.program, err = programAt(uplinkName); err != nil {
+	if w.program, err = uplinkProgram(); err != nil {
 		return err
 	}
 	return errors.Join(w.maps.PutEndpoint(&w.endpoint), w.maps.SetPeers(testVNI, testNode, []control.Peer{{VNI: testVNI, Address: testPeer, Subnets: testBehind}}))
 }
 
-func programAt(interfaceName string) (*ebpf.Program, error) {
-	link, err := netlink.LinkByName(interfaceName)
+func uplinkProgram() (*ebpf.Program, error) {
+	link, err := netlink.LinkByName(uplinkName)
 	if err != nil {
 		return nil, err
 	}
-	filter, err := find(link)
-	if err != nil {
+	at, err := find("", link)
+	switch {
+	case err != nil:
 		return nil, err
+	case at.tcx != 0:
+		return ebpf.NewProgramFromID(at.tcx)
+	case at.filter != nil:
+		return ebpf.NewProgramFromID(ebpf.ProgramID(at.filter.Id))
 	}
-	if filter == nil {
-		return nil, errors.New("there is no filter")
-	}
-	return ebpf.NewProgramFromID(ebpf.ProgramID(filter.Id))
+	return nil, errors.New("there is no program")
 }
 
 // boundSocket listens on both families.

@@ -22,8 +22,8 @@ const (
 	patience = 2 * time.Second
 	// steady is the running time of a relay after which the pause starts at minPause again.
 	steady = 10 * time.Second
-	// compareEvery is the period of checks whether the interface has another program.
-	compareEvery = 5 * time.Second
+	// compareEvery is the period of checks whether the interface has another program. The agent asks for one after it has restored one.
+	compareEvery = 20 * time.Second
 )
 
 // attachment is an interface with the resources of its relay. The next reconciliation creates missing ones.

@@ -60,8 +60,13 @@ func (a *attachment) observe(s *Supervisor, now time.Time) {
 	}
 }
 
+// takesAll reports whether the relay also takes frames without a transmit time.
+func (a *attachment) takesAll() bool {
+	return a.relayed.Mode == capture.All || a.relayed.Device.Is(device.VhostUser)
+}
+
 func (a *attachment) status(now time.Time) Status {
-	all := a.relayed.Mode == capture.All || a.relayed.Device.Is(device.VhostUser)
+	all := a.takesAll()
 	status := Status{
 		Attachment: a.relayed.Attachment, Device: a.relayed.Device, All: all, Starts: a.starts, Failure: a.failure,
 		KernelPath: all && now.Sub(a.answeredAt) > silence,

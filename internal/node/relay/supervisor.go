@@ -19,10 +19,12 @@ import (
 )
 
 const (
-	// reconcileEvery is the period of full reconciliations. pollEvery is the period of the check for changes: a pod's programs
-	// start soon after its interface exists.
-	reconcileEvery = time.Second
-	pollEvery      = 100 * time.Millisecond
+	// reconcileEvery is the period of full reconciliations, which read each record and the counters of each device; reconcileAllEvery is the
+	// period while frames without a transmit time go through a relay, too, and ktsnd's answers are observed. pollEvery is the period of the
+	// check for changes: a pod's programs start soon after its interface exists.
+	reconcileEvery    = 5 * time.Second
+	reconcileAllEvery = time.Second
+	pollEvery         = 100 * time.Millisecond
 	// maxRelays limits the relay processes of a node; kubelet's default limit is 110 pods.
 	maxRelays = 512
 )
@@ -129,6 +131,9 @@ func (s *Supervisor) due(now time.Time) bool {
 		return true
 	}
 	for _, a := range s.attached {
+		if a.takesAll() && now.Sub(s.reconciled) >= reconcileAllEvery {
+			return true
+		}
 		if a.process == nil && now.After(a.next) {
 			return true
 		}

@@ -13,7 +13,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
-const examples = "../../../docs/examples/"
+const examples = "../../../examples/"
 
 func read(t *testing.T, name string) *control.GateParameterTable {
 	t.Helper()

@@ -128,12 +128,16 @@ func statement(network string, node *v1alpha1.PeerNode) []byte {
 		Keys                               []key
 		Kernel, Ktsnd, Sequence            int64
 		CannotEncrypt                      bool
+		Addresses                          []string `json:",omitempty"` // nodes of earlier releases do not verify a statement with some
 	}{
 		Network: network, Name: node.Name, Address: node.Address, IPv4: node.IPv4, IPv6: node.IPv6, ClusterIPv4: node.ClusterIPv4,
 		ClusterIPv6: node.ClusterIPv6, Sequence: node.Sequence, CannotEncrypt: node.CannotEncrypt,
 	}
 	for _, k := range node.Keys {
 		reported.Keys = append(reported.Keys, key{k.ID, k.Algorithm, k.PublicKey})
+	}
+	for _, held := range node.Addresses {
+		reported.Addresses = append(reported.Addresses, held.Address)
 	}
 	if node.Sender != nil {
 		reported.Kernel, reported.Ktsnd = node.Sender.Kernel, node.Sender.Ktsnd

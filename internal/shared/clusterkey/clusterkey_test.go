@@ -51,9 +51,11 @@ func TestVerifyDetectsChanges(t *testing.T) {
 		"lack of keys":  func(n *v1alpha1.PeerNode) { n.Keys = nil },
 		"generation":    func(n *v1alpha1.PeerNode) { n.Sender.Ktsnd-- },
 		"word on it":    func(n *v1alpha1.PeerNode) { n.CannotEncrypt = true },
+		"pod's address": func(n *v1alpha1.PeerNode) { n.Addresses[0].Address = "10.42.255.8" },
 		"signature":     func(n *v1alpha1.PeerNode) { n.Signature = "" },
 	} {
 		changed := node()
+		changed.Addresses = []v1alpha1.PodAddress{{Address: "10.42.255.7", Pod: "line/plc-0"}}
 		key.Sign("line", changed)
 		change(changed)
 		if err := key.Public().Verify("line", changed); !errors.Is(err, ErrSignature) {

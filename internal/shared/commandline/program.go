@@ -20,9 +20,14 @@ type Environment struct {
 	Stderr     io.Writer
 }
 
-// Sibling returns the path of a file in the folder of this program.
+// Sibling returns the path of a file of the same build. It is in the folder of this program; Debian packages have it in /usr/lib/ktsn, and
+// this program in /usr/bin.
 func (e *Environment) Sibling(name string) string {
-	return filepath.Join(filepath.Dir(e.Executable), name)
+	sibling := filepath.Join(filepath.Dir(e.Executable), name)
+	if _, err := os.Stat(sibling); err != nil && filepath.Dir(e.Executable) == "/usr/bin" {
+		return "/usr/lib/ktsn/" + name
+	}
+	return sibling
 }
 
 // Main runs a command line, without the program's name, until ctx ends, and returns the exit status. Errors are written to stderr. build

@@ -109,11 +109,7 @@ func (c *Client) EndpointAdd(ctx context.Context, endpoint Endpoint) error {
 		complete.Addresses = append([]netip.Prefix{}, complete.Addresses...)
 		endpoint.Sources = &complete
 	}
-	err := c.command(ctx, "endpoint-add", endpoint)
-	if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.unknownField() {
-		return fmt.Errorf("%w; upgrade the node's ktsnd to the release of its client", err)
-	}
-	return err
+	return c.command(ctx, "endpoint-add", endpoint)
 }
 
 // EndpointDel detaches a pod's interface.
@@ -121,8 +117,10 @@ func (c *Client) EndpointDel(ctx context.Context, identity, interfaceName string
 	return c.command(ctx, "endpoint-del", fields{"identity": identity, "interface": interfaceName})
 }
 
-// PeerAdd sets the subnets that another node serves, and replaces earlier ones.
+// PeerAdd sets the subnets that another node serves, and replaces earlier ones. Fields that only ktsnd sets are not sent. Release 0.1.0 of
+// ktsnd refuses Port: without it, it would send to a port at which the peer has no tunnel, so the request is not repeated.
 func (c *Client) PeerAdd(ctx context.Context, peer Peer) error {
+	peer.MTU, peer.Health = 0, nil
 	return c.command(ctx, "peer-add", peer)
 }
 
@@ -245,7 +243,15 @@ func (c *Client) TrafficClassesSet(ctx context.Context, classes TrafficClassMap,
 
 // command sends a request whose reply is "ok".
 func (c *Client) command(ctx context.Context, request string, body any) error {
-	return c.exchange(ctx, request, body, "ok", &struct{}{})
+	return adviseUpgrade(c.exchange(ctx, request, body, "ok", &struct{}{}))
+}
+
+// adviseUpgrade adds the remedy to the refusal of a field that ktsnd does not know.
+func adviseUpgrade(err error) error {
+	if refusal := (*Error)(nil); errors.As(err, &refusal) && refusal.unknownField() {
+		return fmt.Errorf("%w; upgrade the node's ktsnd to the release of its client", err)
+	}
+	return err
 }
 
 // exchange sends one request, whose body is an object of its fields, and decodes the fields of its reply.

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strings"
@@ -91,6 +92,35 @@ func TestEndpointAddFailsClosed(t *testing.T) {
 				t.Errorf("ktsnd was asked %d times, want once", asked)
 			}
 		})
+	}
+}
+
+// TestPeerAddToOldKtsnd has a ktsnd of release 0.1.0, which knows no port.
+func TestPeerAddToOldKtsnd(t *testing.T) {
+	const known = `{"version":1,"request":"peer-add","vni":42,"address":"192.0.2.2","subnets":["10.42.2.0/24"]}`
+	asked := 0
+	socket, _ := controltest.Serve(t, func(message []byte) string {
+		if asked++; string(message) == known {
+			return `{"version":1,"reply":"ok"}`
+		}
+		return `{"version":1,"error":{"field":"","message":"unknown field \"port\"; peer-add does not have it"}}`
+	})
+	client, err := Dial(t.Context(), socket)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	peer := Peer{VNI: 42, Address: netip.MustParseAddr("192.0.2.2"), Subnets: []netip.Prefix{netip.MustParsePrefix("10.42.2.0/24")}}
+	listed := peer
+	listed.MTU, listed.Health = 1450, &PeerHealth{UplinkAgoMs: 20}
+	for name, peer := range map[string]Peer{"without a port": peer, "as ktsnd lists it": listed} {
+		if err := client.PeerAdd(t.Context(), peer); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+	asked, peer.Port = 0, 8472
+	if err := client.PeerAdd(t.Context(), peer); err == nil || !strings.Contains(err.Error(), "upgrade the node's ktsnd") || asked != 1 {
+		t.Errorf("with a port: asked %d times: %v", asked, err)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 // protocolVersion is the "version" of every message of this protocol.
 const protocolVersion = 1
 
-// fields are those of a request besides its header. docs/control-protocol has an example of each request.
+// fields are those of a request besides its header. docs/internals/control-protocol has an example of each request.
 type fields = map[string]any
 
 // requestHeader opens every request.

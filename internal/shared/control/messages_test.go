@@ -16,7 +16,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/shared/control/controltest"
 )
 
-const examples = "../../../docs/control-protocol"
+const examples = "../../../docs/internals/control-protocol"
 
 const exampleUID = "5b1f9c1e-4a0e-4d0c-9f53-0a3f1c7b6d10"
 

@@ -63,6 +63,35 @@ type Peer struct {
 	Address netip.Addr `json:"address"`
 	// Subnets are the pod subnets of network VNI that the node serves.
 	Subnets []netip.Prefix `json:"subnets"`
+	// Port is the UDP port of the network's tunnels while they are not encrypted, the same for all of its peers; 0: that of ktsnd.
+	Port uint16 `json:"port,omitempty"`
+	// MTU is the largest IP packet of a pod that the node's route to the peer lets pass, in bytes; 0: not known. Only ktsnd sets it.
+	MTU int `json:"mtu-bytes,omitempty"`
+	// Health is nil where ktsnd does not measure it. Only ktsnd sets it.
+	Health *PeerHealth `json:"health,omitempty"`
+}
+
+// PeerHealth says when the last announcement of a peer arrived, which sends one every 10 to 20 s, and how many were lost.
+type PeerHealth struct {
+	// Encrypted reports that the announcements are encrypted. They are seen in the tunnel only, and a peer of release 0.1.0 sends none.
+	Encrypted bool `json:"encrypted,omitempty"`
+	// ListeningMs is for how long an announcement would have been received.
+	ListeningMs int64 `json:"listening-ms"`
+	// UplinkAgoMs and TunnelAgoMs are the times since the last one arrived at the uplink, and in the tunnel, after the node's packet filter;
+	// -1 if none has.
+	UplinkAgoMs int64 `json:"uplink-ago-ms"`
+	TunnelAgoMs int64 `json:"tunnel-ago-ms"`
+	// Lost is how many of the last Announced announcements, at most 64, did not arrive at the uplink, or in the tunnel if they are encrypted.
+	// Announced is 0 for a peer of release 0.1.0, whose announcements have no numbers.
+	Announced int `json:"announced,omitempty"`
+	Lost      int `json:"lost,omitempty"`
+}
+
+// Lossy reports whether so many announcements were lost that messages probably are, too: at least three, because a single one may be lost
+// when a cable is moved. A network that loses one frame in a hundred is noticed sooner or later, one that loses one in twenty within minutes.
+func (h *PeerHealth) Lossy() bool {
+	const lossyFrom = 3
+	return h != nil && h.Lost >= lossyFrom
 }
 
 // NodeGroups are the multicast groups of the pods of one node.
@@ -428,6 +457,9 @@ type Counters struct {
 	KernelPath     uint64 `json:"kernel-path"`
 	// Unanswered is the number of timed messages that failed because ktsnd did not answer, as applications report.
 	Unanswered uint64 `json:"unanswered"`
+	// OffNetwork is the number of timed messages that failed because they would have left through an interface that is not of the pod's
+	// networks, as applications report.
+	OffNetwork uint64 `json:"off-network"`
 	// LimitRefusals counts connections, sockets and rings that were refused because of a pod's limits.
 	LimitRefusals uint64 `json:"limit-refusals"`
 	// ShareReceiver counts how often frames to a pod of this node had to wait because receiving took more than the pod's share of a

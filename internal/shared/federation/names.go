@@ -2,9 +2,9 @@
 
 package federation
 
-// Names that the federator puts on objects of the hub.
+// Annotations and labels of a hub's objects.
 const (
-	// MoveAnnotation of a policy has the move of its workload.
+	// MoveAnnotation of a policy has the current move of its workload.
 	MoveAnnotation = "federation.kubernetsn.io/move"
 	// DeletingAnnotation of a policy is set while its workload is being removed.
 	DeletingAnnotation = "federation.kubernetsn.io/deleting"
@@ -12,13 +12,17 @@ const (
 	FingerprintAnnotation = "federation.kubernetsn.io/fingerprint"
 	// LeavingAnnotation of a Cluster is set while it leaves, before it is deleted.
 	LeavingAnnotation = "federation.kubernetsn.io/leaving"
-	// RightsLabel of an object in a member has the name of the hub's rights that it belongs to: AgentRights, or the name of an account.
+	// RightsLabel of an object in a member cluster names the hub's rights that the object belongs to: AgentRights, or the name of an account.
 	RightsLabel = "federation.kubernetsn.io/rights"
+)
+
+const (
 	// AgentRights are the rights of karmada-agent.
 	AgentRights = "karmada-agent"
-	// ManagedBy is the label of objects that the federator creates, and Manager its value.
+	// ManagedBy is the label of objects that the federator creates.
 	ManagedBy = "app.kubernetes.io/managed-by"
-	Manager   = "ktsn-federator"
+	// Manager is the value of that label.
+	Manager = "ktsn-federator"
 )
 
 // MaxBody is the maximum size of a request in bytes.

@@ -20,6 +20,20 @@ func Ready(pod *corev1.Pod) bool {
 	})
 }
 
+// Ended reports whether the containers of a pod have ended for good.
+func Ended(pod *corev1.Pod) bool {
+	return pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
+}
+
+// Attached returns the condition kubernetsn.io/attached of a pod, nil if it has none.
+func Attached(pod *corev1.Pod) *corev1.PodCondition {
+	at := slices.IndexFunc(pod.Status.Conditions, func(condition corev1.PodCondition) bool { return condition.Type == v1alpha1.ConditionAttached })
+	if at < 0 {
+		return nil
+	}
+	return &pod.Status.Conditions[at]
+}
+
 // Place returns where a pod runs, and its networks.
 func Place(pod *corev1.Pod) v1alpha1.WorkloadPod {
 	place := v1alpha1.WorkloadPod{Name: pod.Name, Node: pod.Spec.NodeName, Phase: string(pod.Status.Phase), Ready: Ready(pod), Networks: Networks(pod)}

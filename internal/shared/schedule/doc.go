@@ -4,5 +4,5 @@
 // parser of schedules: ktsnd gets them in nanoseconds (control.GateSchedule).
 //
 // A file holds the writable part of gate-parameter-table as the YANG module ieee802-dot1q-sched describes it, in YAML
-// or in JSON (RFC 7951), which YAML includes. docs/schedules.md describes it for users.
+// or in JSON (RFC 7951), which YAML includes. docs/guide/schedules.md describes it for users.
 package schedule

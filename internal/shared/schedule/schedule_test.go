@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	example = "../../../docs/examples/schedule.yaml"
+	example = "../../../examples/schedule.yaml"
 	gigabit = 1_000_000_000
 )
 

@@ -52,11 +52,29 @@ func Ranges(network *v1alpha1.TSNNetwork) []netip.Prefix {
 	if network.Spec.IPv6 != nil {
 		texts = append(texts, network.Spec.IPv6.CIDR)
 	}
-	var all []netip.Prefix
+	return parsePrefixes(texts)
+}
+
+// parsePrefixes ignores what is no range: the API server validates them, and optional ones may be empty.
+func parsePrefixes(texts []string) (all []netip.Prefix) {
 	for _, text := range texts {
-		if prefix, err := netip.ParsePrefix(text); err == nil { // the API server validates it
+		if prefix, err := netip.ParsePrefix(text); err == nil {
 			all = append(all, prefix)
 		}
 	}
 	return all
+}
+
+// Static returns the parts of a network's ranges whose addresses pods have on any node.
+func Static(network *v1alpha1.TSNNetwork) []netip.Prefix {
+	texts := []string{network.Spec.IPv4.Static}
+	if network.Spec.IPv6 != nil {
+		texts = append(texts, network.Spec.IPv6.Static)
+	}
+	return parsePrefixes(texts)
+}
+
+// Contains reports whether one of the ranges has the address.
+func Contains(ranges []netip.Prefix, address netip.Addr) bool {
+	return slices.ContainsFunc(ranges, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }

@@ -13,6 +13,8 @@ type Range struct {
 	prefix netip.Prefix
 	// nodeBits is the prefix length of a node subnet.
 	nodeBits int
+	// static belongs to no node; invalid for none.
+	static netip.Prefix
 }
 
 // NewRange returns a range that is divided into subnets of a prefix length.
@@ -25,7 +27,18 @@ func NewRange(cidr string, nodeBits int32) (Range, error) {
 	if bits < 0 || bits > 16 || int(nodeBits) > prefix.Addr().BitLen() {
 		return Range{}, fmt.Errorf("range %s cannot be divided into subnets of /%d", cidr, nodeBits)
 	}
-	return Range{prefix.Masked(), int(nodeBits)}, nil
+	return Range{prefix: prefix.Masked(), nodeBits: int(nodeBits)}, nil
+}
+
+// Without returns the range without subnets that overlap the static one, which may be invalid. Nodes with pods keep theirs.
+func (w Range) Without(static netip.Prefix) Range {
+	w.static = static
+	return w
+}
+
+// isStatic reports whether a subnet overlaps the static one.
+func (w Range) isStatic(number int) bool {
+	return w.static.IsValid() && w.static.Overlaps(w.Subnet(number))
 }
 
 // count returns the number of subnets.
@@ -61,7 +74,7 @@ func (w Range) Allocate(existing map[string]netip.Prefix, nodes, wanted []string
 	for node, part := range existing {
 		numbered[node] = w.number(part)
 	}
-	numbers, without := AllocateNumbers(w.count(), numbered, nodes, wanted)
+	numbers, without := allocateNumbers(w.count(), w.isStatic, numbered, nodes, wanted)
 	subnets = make(map[string]netip.Prefix, len(numbers))
 	for node, number := range numbers {
 		subnets[node] = w.Subnet(number)
@@ -71,6 +84,11 @@ func (w Range) Allocate(existing map[string]netip.Prefix, nodes, wanted []string
 
 // AllocateNumbers does the same for numbers from 0 to count-1. Existing numbers out of range are not kept.
 func AllocateNumbers(count int, existing map[string]int, nodes, wanted []string) (numbers map[string]int, without []string) {
+	return allocateNumbers(count, func(int) bool { return false }, existing, nodes, wanted)
+}
+
+// allocateNumbers allocates no reserved number; wanted nodes keep those that they have.
+func allocateNumbers(count int, reserved func(int) bool, existing map[string]int, nodes, wanted []string) (numbers map[string]int, without []string) {
 	numbers = map[string]int{}
 	used := map[int]bool{}
 	wanted = slices.Sorted(slices.Values(wanted))
@@ -81,8 +99,9 @@ func AllocateNumbers(count int, existing map[string]int, nodes, wanted []string)
 		}
 	}
 	// Nodes that need a subnet come first, in case two have the same one.
-	for _, node := range slices.Concat(wanted, idle) {
-		if number, allocated := existing[node]; allocated && number >= 0 && number < count && !used[number] {
+	for at, node := range slices.Concat(wanted, idle) {
+		number, allocated := existing[node]
+		if allocated && number >= 0 && number < count && !used[number] && (at < len(wanted) || !reserved(number)) {
 			numbers[node], used[number] = number, true
 		}
 	}
@@ -91,7 +110,7 @@ func AllocateNumbers(count int, existing map[string]int, nodes, wanted []string)
 		if _, allocated := numbers[node]; allocated {
 			continue
 		}
-		for next < count && used[next] {
+		for next < count && (used[next] || reserved(next)) {
 			next++
 		}
 		switch {

@@ -60,6 +60,22 @@ func TestAllocate(t *testing.T) {
 	}
 }
 
+func TestAllocateWithoutStatic(t *testing.T) {
+	w, err := NewRange("10.42.0.0/22", 24)
+	if err != nil {
+		t.Fatal(err)
+	}
+	w = w.Without(netip.MustParsePrefix("10.42.0.128/25"))
+	have := map[string]netip.Prefix{"idle": netip.MustParsePrefix("10.42.0.0/24")}
+	if parts, without := w.Allocate(have, words("a b c d idle"), words("a b c d")); fmt.Sprint(parts, without) != "map[a:10.42.1.0/24 b:10.42.2.0/24 c:10.42.3.0/24] [d]" {
+		t.Errorf("got %v, %v", parts, without)
+	}
+	// A node with pods keeps it, because these have its addresses.
+	if parts, _ := w.Allocate(have, words("a idle"), words("a idle")); fmt.Sprint(parts) != "map[a:10.42.1.0/24 idle:10.42.0.0/24]" {
+		t.Errorf("got %v", parts)
+	}
+}
+
 func TestAllocateUnique(t *testing.T) {
 	w, err := NewRange("10.0.0.0/12", 28)
 	if err != nil {

@@ -22,8 +22,9 @@ type Shard struct {
 	Changed bool
 }
 
-// DivideShards divides the wanted nodes into shards. Nodes stay in their shard; new nodes fill shards with room, first those that change
-// anyway, so that a change of one node changes one shard. The result includes emptied shards. The numbers in foreign are not used.
+// DivideShards divides the wanted nodes into shards. Nodes stay in their shard while it has room for their static addresses; other nodes fill
+// shards with room, first those that change anyway, so that a change of one node changes one shard. The result includes emptied shards. The
+// numbers in foreign are not used.
 func DivideShards(shards []Shard, wanted map[string]v1alpha1.PeerNode, foreign map[int]bool) []Shard {
 	slices.SortFunc(shards, func(a, b Shard) int { return cmp.Compare(a.Number, b.Number) })
 	placed := make(map[string]bool, len(wanted))
@@ -59,7 +60,7 @@ func keepNodes(from *Shard, wanted map[string]v1alpha1.PeerNode, placed map[stri
 	to := Shard{Number: from.Number}
 	for _, node := range from.Nodes {
 		want, ok := wanted[node.Name]
-		if ok && !placed[node.Name] && len(to.Nodes) < v1alpha1.MaxPeers {
+		if ok && !placed[node.Name] && to.hasRoom(&want) {
 			to.Nodes = append(to.Nodes, want)
 			placed[node.Name] = true
 		}
@@ -68,18 +69,34 @@ func keepNodes(from *Shard, wanted map[string]v1alpha1.PeerNode, placed map[stri
 	return to
 }
 
-// fill adds nodes to a shard until it is full, and returns the others.
-func fill(into *Shard, added []string, wanted map[string]v1alpha1.PeerNode) []string {
-	count := min(len(added), v1alpha1.MaxPeers-len(into.Nodes))
-	if count <= 0 {
-		return added
+// hasRoom reports whether a node can be added to a shard: an empty one has room for any node.
+func (s *Shard) hasRoom(node *v1alpha1.PeerNode) bool {
+	switch {
+	case len(s.Nodes) == 0:
+		return true
+	case len(s.Nodes) >= v1alpha1.MaxPeers:
+		return false
 	}
-	for _, name := range added[:count] {
-		into.Nodes = append(into.Nodes, wanted[name])
+	addresses := len(node.Addresses)
+	for i := range s.Nodes {
+		addresses += len(s.Nodes[i].Addresses)
+	}
+	return addresses <= v1alpha1.MaxPeersAddresses
+}
+
+// fill adds the nodes to a shard for which it has room, and returns the others.
+func fill(into *Shard, added []string, wanted map[string]v1alpha1.PeerNode) (left []string) {
+	for _, name := range added {
+		node := wanted[name]
+		if !into.hasRoom(&node) {
+			left = append(left, name)
+			continue
+		}
+		into.Nodes = append(into.Nodes, node)
+		into.Changed = true
 	}
 	slices.SortFunc(into.Nodes, func(a, b v1alpha1.PeerNode) int { return strings.Compare(a.Name, b.Name) })
-	into.Changed = true
-	return added[count:]
+	return left
 }
 
 // ShardName returns the name of the TSNPeers with a number.

@@ -97,6 +97,46 @@ func TestDivideShards(t *testing.T) {
 	}
 }
 
+// TestDivideShardsWithManyAddresses gives all nodes of a full shard as many static addresses as a node can have.
+func TestDivideShardsWithManyAddresses(t *testing.T) {
+	wanted := nodesNamed(0, 110)
+	shards := settled(DivideShards(nil, wanted, nil))
+	give := func(count int) {
+		for name, node := range nodesNamed(0, 100) {
+			node.Addresses = make([]v1alpha1.PodAddress, count)
+			wanted[name] = node
+		}
+	}
+	step := func(what, want string) {
+		t.Helper()
+		shards = DivideShards(shards, wanted, nil)
+		if got := changes(shards); got != want {
+			t.Errorf("%s writes %s, want %s", what, got, want)
+		}
+		shards = settled(shards)
+	}
+	give(v1alpha1.MaxPeersAddresses / 100)
+	step("as many as there is room for", "[0:100]")
+	give(v1alpha1.MaxNodeAddresses)
+	step("more", "[0:33 1:43 2:33 3:1]")
+	step("nothing", "[]")
+	give(0)
+	step("none", "[0:33 1:43 2:33 3:1]")
+	delete(wanted, "node-0000")
+	step("one less", "[0:32]")
+}
+
+// TestDivideShardsPlacesAnyNode has a node of another cluster, which the API server has not checked, with more addresses than fit.
+func TestDivideShardsPlacesAnyNode(t *testing.T) {
+	wanted := nodesNamed(0, 2)
+	node := wanted["node-0000"]
+	node.Addresses = make([]v1alpha1.PodAddress, v1alpha1.MaxPeersAddresses+1)
+	wanted["node-0000"] = node
+	if got := changes(DivideShards(nil, wanted, nil)); got != "[0:1 1:1]" {
+		t.Errorf("it writes %s", got)
+	}
+}
+
 func TestDivideShardsDuplicateNode(t *testing.T) {
 	wanted := nodesNamed(0, 1)
 	node := wanted["node-0000"]

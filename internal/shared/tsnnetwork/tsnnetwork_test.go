@@ -32,7 +32,7 @@ func TestNetworksOf(t *testing.T) {
 
 func exampleNetwork(t *testing.T) *v1alpha1.TSNNetwork {
 	t.Helper()
-	text, err := os.ReadFile("../../../docs/examples/schedule.yaml")
+	text, err := os.ReadFile("../../../examples/schedule.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -48,8 +48,9 @@ type Side struct {
 	// addresses are the pod's addresses.
 	addresses []netip.Prefix
 	peer      control.Peer
-	// uplink and tunnel are the node's devices towards the other node.
-	uplink, tunnel string
+	// uplink and tunnel are the node's devices towards the other node, port the tunnel's UDP port.
+	uplink, bridge, tunnel string
+	port                   uint16
 	// unseen and capture are the plugin's fields of these names, "" for their defaults.
 	unseen, capture string
 	// attached is the configuration with which the pod is attached, nil if it is not.
@@ -71,7 +72,7 @@ func newSide(nodes *topology.Topology, pluginDir, name, container string, node, 
 	dir := filepath.Join(nodes.Dir, "node-"+name)
 	return &Side{
 		ContainerID: container, node: node, pod: pod, dir: dir, local: local,
-		uplink: topology.PhysicalInterface, tunnel: topology.TunnelName,
+		uplink: topology.PhysicalInterface, bridge: topology.BridgeName, tunnel: topology.TunnelName, port: topology.VXLANPort,
 		addresses: []netip.Prefix{netip.PrefixFrom(address, topology.PodPrefixBits)},
 		peer:      control.Peer{VNI: topology.VNI, Address: remote, Subnets: []netip.Prefix{remotePods}},
 		runtime:   New(node.Path(), []string{pluginDir}, filepath.Join(dir, "cache"), io.Discard),
@@ -120,6 +121,13 @@ func (s *Side) Also(address, remote netip.Prefix) {
 	s.peer.Subnets = append(s.peer.Subnets, remote)
 }
 
+// Join makes further attachments join another network, whose tunnels have a UDP port of their own and whose pods on the other node have
+// addresses of remote.
+func (s *Side) Join(vni uint32, port uint16, remote netip.Prefix) {
+	s.bridge, s.tunnel, s.port = overlay.BridgeName(vni), overlay.TunnelName(vni), port
+	s.peer.VNI, s.peer.Port, s.peer.Subnets = vni, port, []netip.Prefix{remote}
+}
+
 // StateDir is where the node's plugins keep the state of attachments.
 func (s *Side) StateDir() string { return filepath.Join(s.dir, "state") }
 
@@ -162,10 +170,10 @@ func (s *Side) configs(controlSocket string) (*libcni.NetworkConfigList, error) 
 	}
 	config := map[string]any{
 		"type":          "tsn-cni",
-		"vni":           topology.VNI,
-		"bridge":        topology.BridgeName,
+		"vni":           s.peer.VNI,
+		"bridge":        s.bridge,
 		"tunnel":        s.tunnel,
-		"port":          topology.VXLANPort,
+		"port":          s.port,
 		"uplink":        s.uplink,
 		"localAddress":  s.local.String(),
 		"stateDir":      s.StateDir(),

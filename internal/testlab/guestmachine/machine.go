@@ -157,11 +157,13 @@ func (m *Machine) qemu(initial string, more ...string) *exec.Cmd {
 	if chipset == "" {
 		chipset = "pc"
 	}
+	// On a busy machine the emulated timer is too late for the kernel's check of it (no_timer_check), after which it panics.
+	options := append([]string{"console=ttyS0 quiet panic=-1 nokaslr mitigations=off no_timer_check"}, m.KernelOptions...)
 	arguments := append(slices.Clone(qemu[1:]), "-nodefaults", "-display", "none", "-no-reboot",
 		"-machine", chipset, "-accel", "tcg,thread=single", "-cpu", "max",
 		"-smp", strconv.Itoa(m.Processors), "-m", strconv.Itoa(m.MemoryMiB),
 		"-kernel", filepath.Join(m.Base, "vmlinuz"), "-initrd", initial,
-		"-append", strings.Join(append([]string{"console=ttyS0 quiet panic=-1 nokaslr mitigations=off"}, m.KernelOptions...), " "), "-serial", "stdio")
+		"-append", strings.Join(options, " "), "-serial", "stdio")
 	arguments = append(arguments, share(hostTag, "/", ",readonly=on")...)
 	arguments = append(arguments, share(outTag, m.Out, "")...)
 	return exec.Command(qemu[0], append(append(arguments, more...), m.Devices...)...)

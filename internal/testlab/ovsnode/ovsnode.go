@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/process"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
@@ -171,7 +172,7 @@ func (n *Node) DPDKExtra() string {
 
 // Setup applies the plan on node a, and prepares node b's end of the link.
 func (n *Node) Setup(ctx context.Context, plan *ovs.Plan) error {
-	err := n.nodes.NodeB.Do(func() error { return ovs.LeaveNoChecksum(topology.PhysicalInterface) })
+	err := n.nodes.NodeB.Do(func() error { return netdev.DisableChecksumOffload(topology.PhysicalInterface) })
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 )
 
-// word is a line of the file words: a part of identifiers and file names that docs/glossary.md replaces by a term.
+// word is a line of the file words: a part of identifiers and file names that docs/contributing/glossary.md replaces by a term.
 type word struct {
 	language string // c, go, or name for both
 	part     string

@@ -123,9 +123,10 @@ func (m *Machine) Boot(ctx context.Context, network *Network, plan Plan) (*Guest
 // arguments returns QEMU's arguments. The counter is the host's, as the emulation reads it (no icount). It is the
 // kernel's only clock, with a configured rate: so the rate error is exact, and below anything that the guest's programs
 // set (ptp4l sets both tick and frequency). The periodic tick (nohz=off) keeps an idle guest as quick as a busy one.
+// On a busy machine the emulated timer is too late for the kernel's check of it (no_timer_check).
 // The network card sends when the kernel tells it to; virtio would leave that to another thread.
 func (m *Machine) arguments(network *Network, guest *Guest, memory, line string) []string {
-	kernel := fmt.Sprintf("console=ttyS0 quiet panic=-1 nokaslr mitigations=off nohz=off clocksource=tsc tsc=reliable pmtmr=0 "+
+	kernel := fmt.Sprintf("console=ttyS0 quiet panic=-1 nokaslr mitigations=off no_timer_check nohz=off clocksource=tsc tsc=reliable pmtmr=0 "+
 		"tsc_early_khz=%d guest.address=%s", kiloHertz(guest.PPM), guest.Address)
 	arguments := []string{"netns", "exec", network.namespace, "qemu-system-x86_64", "-nodefaults", "-display", "none", "-no-reboot",
 		"-machine", "pc,accel=tcg,hpet=off", "-cpu", "max", "-smp", "1", "-m", "256",

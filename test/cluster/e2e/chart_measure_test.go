@@ -304,10 +304,9 @@ func countFigure(runs map[string]*results.Run, name string, count func(*results.
 	return figure
 }
 
-// restFigures returns the agent's usage at rest.
-func restFigures(ctx context.Context, t *testing.T, host string) []results.Figure {
+// agentUsage returns the cores that the agent of a node uses within some seconds, and its memory.
+func agentUsage(ctx context.Context, t *testing.T, host string, seconds int) (cores, mebibytes float64) {
 	t.Helper()
-	const seconds = 10
 	text, err := node.Output(ctx, under.Place(host), nil, "sh", "-c", fmt.Sprintf(`
 		pid=$(pgrep -x ktsn-agent); ticks() { awk '{ print $14 + $15 }' /proc/$pid/stat; }
 		a=$(ticks); sleep %d; b=$(ticks); echo $((b - a)); awk '/VmRSS/ { print $2 }' /proc/$pid/status`, seconds))
@@ -318,12 +317,19 @@ func restFigures(ctx context.Context, t *testing.T, host string) []results.Figur
 	if _, err := fmt.Sscan(text, &ticks, &kilobytes); err != nil {
 		t.Fatalf("%q: %v", text, err)
 	}
+	return ticks / 100 / float64(seconds), kilobytes / 1024
+}
+
+// restFigures returns the agent's usage at rest.
+func restFigures(ctx context.Context, t *testing.T, host string) []results.Figure {
+	t.Helper()
+	cores, mebibytes := agentUsage(ctx, t, host, 10)
 	figure := func(name, unit string, limit, value float64) results.Figure {
 		return results.Figure{Name: name, Unit: unit, Limit: limit, Values: map[string]float64{results.Independent: value}, Reached: value <= limit}
 	}
 	return []results.Figure{
-		figure("processor time of the agent at rest", results.UnitCores, 0.02, ticks/100/seconds),
-		figure("memory of the agent at rest, MiB", "MiB", 64, kilobytes/1024),
+		figure("processor time of the agent at rest", results.UnitCores, 0.02, cores),
+		figure("memory of the agent at rest, MiB", "MiB", 64, mebibytes),
 	}
 }
 

@@ -71,7 +71,7 @@ func removeChart(ctx context.Context, t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, namespace := range namespaces.Items {
-		if strings.HasPrefix(namespace.Name, "e2e-") {
+		if strings.HasPrefix(namespace.Name, "e2e-") || namespace.Name == examplesNamespace {
 			deleteNamespace(t, namespace.Name)
 		}
 	}
@@ -109,10 +109,11 @@ func withOperator(ctx context.Context, t *testing.T, more ...string) (uninstall 
 	return uninstall
 }
 
-// chartValues differ from the defaults as a test cluster requires.
-var chartValues = []string{
-	// The images by digest, from `make images`.
-	"--values", "../../../out/images/values.yaml",
+// chartValues differ from the defaults as a test cluster requires. They name the images by digest, from `make images`.
+var chartValues = slices.Concat([]string{"--values", "../../../out/images/values.yaml"}, clusterValues)
+
+// clusterValues are chartValues without the images.
+var clusterValues = []string{
 	// Networks are configured by values, unless a test uses the operator.
 	"--set", "operator.enabled=false",
 	"--set", "image.pullPolicy=Never",

@@ -171,7 +171,7 @@ func TestUninstall(t *testing.T) {
 	chart.before.isRestored(ctx, t)
 }
 
-// recovers follows docs/install.md for a refused uninstallation: helm upgrades no release that it has begun to remove,
+// recovers follows docs/guide/install.md for a refused uninstallation: helm upgrades no release that it has begun to remove,
 // until it is rolled back.
 func recovers(ctx context.Context, t *testing.T) {
 	t.Helper()

@@ -24,7 +24,8 @@ import (
 	"github.com/kubernetsn/kubernetsn/test/cluster/internal/kube"
 )
 
-// theNetworks are the networks of the operator's tests: one for all, one for a namespace, one with room for one node.
+// theNetworks are the networks of the operator's tests: one for all, one with a port of its own and static addresses, one with room for one
+// node, one for a namespace.
 const theNetworks = `
 apiVersion: kubernetsn.io/v1alpha1
 kind: TSNNetwork
@@ -34,7 +35,7 @@ spec: {vni: 42, ipv4: {cidr: 10.42.0.0/16}}
 apiVersion: kubernetsn.io/v1alpha1
 kind: TSNNetwork
 metadata: {name: second}
-spec: {vni: 43, ipv4: {cidr: 10.43.0.0/16}, ipv6: {cidr: "fd43::/48"}}
+spec: {vni: 43, port: 14789, ipv4: {cidr: 10.43.0.0/16, static: 10.43.255.0/24}, ipv6: {cidr: "fd43::/48"}}
 ---
 apiVersion: kubernetsn.io/v1alpha1
 kind: TSNNetwork
@@ -164,7 +165,8 @@ func TestOneAnnotation(t *testing.T) {
 	needTwoNodes(t)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute) // more than others have
 	t.Cleanup(cancel)
-	uninstall := withOperator(ctx, t, kataValues...)
+	withNetworkd(ctx, t)
+	uninstall := withOperator(ctx, t, slices.Concat(kataValues, fieldValues)...)
 	applyText(ctx, t, theNetworks)
 	t.Run("ktsn bench measures with pods of its own", func(t *testing.T) { benchOnATSNNetwork(ctx, t) })
 	namespace := newNamespace(ctx, t, restricted)
@@ -180,6 +182,7 @@ func TestOneAnnotation(t *testing.T) {
 			t.Errorf("ktsnd has sent %d messages", sent)
 		}
 	})
+	t.Run("nodes have the settings of the values", func(t *testing.T) { settings(ctx, t) })
 	if long() {
 		t.Run("the experiment of the paper", func(t *testing.T) {
 			writeSummary(t, experiment(ctx, t, namespace, talker, listener), "annotation.json")
@@ -191,9 +194,12 @@ func TestOneAnnotation(t *testing.T) {
 	t.Run("pods of Kata are on a network", func(t *testing.T) { kataPods(ctx, t) })
 	t.Run("datagrams come past the bridge, and into rings", func(t *testing.T) { receivedShort(ctx, t, namespace) })
 	t.Run("two networks at once", func(t *testing.T) { twoNetworks(ctx, t, namespace, talker) })
+	t.Run("an address follows its pod to another node", func(t *testing.T) { followed(ctx, t, namespace, talker) })
 	t.Run("a schedule begins on all nodes in one cycle", func(t *testing.T) { schedules(ctx, t) })
 	t.Run("ktsn shows the cluster", func(t *testing.T) { ktsnShows(ctx, t, talker) })
 	t.Run("a schedule changes in one cycle on the wire of both nodes", func(t *testing.T) { seenOnTheWire(ctx, t, talker, listener) })
+	t.Run("a pod without its interface is not ready", func(t *testing.T) { withoutInterface(ctx, t, namespace) })
+	t.Run("faults of a node are reported", func(t *testing.T) { blocked(ctx, t) })
 	t.Run("limits change while pods run", func(t *testing.T) { limits(ctx, t, talker, listener) })
 	t.Run("what cannot work is refused or said", func(t *testing.T) { refusals(ctx, t, namespace) })
 	t.Run("helm upgrade while pods run", func(t *testing.T) { upgraded(ctx, t, namespace, talker, listener) })
@@ -205,6 +211,9 @@ func TestOneAnnotation(t *testing.T) {
 		}
 		deleteNamespace(t, namespace)
 		uninstall(t)
+		if left := managerFiles(ctx, t); len(left) > 0 {
+			t.Errorf("the uninstallation left %v", left)
+		}
 	})
 }
 

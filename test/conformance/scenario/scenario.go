@@ -119,7 +119,7 @@ type Deviation struct {
 	// "dropped: " and a reason.
 	Shaper string `json:"shaper"`
 	Kernel string `json:"kernel"`
-	// Kind is the heading in docs/conformance.md that explains the rule; Reason is its effect here.
+	// Kind is the heading in docs/internals/conformance.md that explains the rule; Reason is its effect here.
 	Kind   string `json:"kind"`
 	Reason string `json:"reason"`
 }

@@ -192,7 +192,7 @@ static void has_little_room_for_control(void)
 }
 
 /* The options at the time of the read decide. The kernel then knows the interface only if it was requested
- * at the arrival, while a ring always knows it (docs/receiving.md): the case does not ask for it. */
+ * at the arrival, while a ring always knows it (docs/reference/receiving.md): the case does not ask it. */
 static void asks_after_the_arrival(void)
 {
 	int fd = looked_socket();

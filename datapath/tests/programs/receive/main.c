@@ -8,9 +8,9 @@
 struct receive_arguments arguments = {.fd = -1};
 
 static const struct receive_case *const tables[] = {
-	call_cases,    buffer_cases, control_cases,   option_cases,     waiting_cases,
-	epoll_cases,   peer_cases,   sharing_cases,   descriptor_cases, process_cases,
-	program_cases, thread_cases, interrupt_cases, error_cases};
+	call_cases,    buffer_cases,  control_cases, option_cases,    waiting_cases,
+	epoll_cases,   uring_cases,   peer_cases,    sharing_cases,   descriptor_cases,
+	process_cases, program_cases, thread_cases,  interrupt_cases, error_cases};
 
 static const char usage[] =
 	"Usage: ktsn-test-receive ipv4|ipv6|mapped CASE 3<>UNIX_SOCKET\n"

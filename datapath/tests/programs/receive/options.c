@@ -46,7 +46,7 @@ static void asks_for_timestamping(void)
 }
 
 /* The interface decides whether segments arrive together: these do not. The order relative to earlier and
- * later datagrams is undefined (docs/receiving.md, two queues). */
+ * later datagrams is undefined (docs/reference/receiving.md, two queues). */
 static void asks_for_gro(void)
 {
 	int before = bound_socket(), later = looked_socket();

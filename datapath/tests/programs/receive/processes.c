@@ -64,7 +64,7 @@ static void child_looks_first(void)
 	}
 	wait_for(child);
 	/* The process with the ring, if any, has ended, and datagrams in it may be lost, as
-	 * docs/receiving.md says about exec. */
+	 * docs/reference/receiving.md says about exec. */
 	while (recv(fd, &(char){0}, 1, MSG_DONTWAIT) >= 0)
 		;
 	sent_soon(fd, "b", 1);

@@ -22,7 +22,7 @@ static void started_reads(const char *program, int fd)
 	wait_for(child);
 }
 
-/* docs/receiving.md describes the loss of unread datagrams: there are none here. */
+/* docs/reference/receiving.md describes the loss of unread datagrams: there are none here. */
 static void execs(void)
 {
 	int fd = looked_socket();

@@ -24,8 +24,8 @@ struct receive_case {
 
 /* Ended by an entry without a name. Programs that cases start are not listed. */
 extern const struct receive_case call_cases[], buffer_cases[], control_cases[], option_cases[],
-	waiting_cases[], epoll_cases[], peer_cases[], descriptor_cases[], sharing_cases[], process_cases[],
-	program_cases[], thread_cases[], interrupt_cases[], error_cases[], started_cases[];
+	waiting_cases[], epoll_cases[], uring_cases[], peer_cases[], descriptor_cases[], sharing_cases[],
+	process_cases[], program_cases[], thread_cases[], interrupt_cases[], error_cases[], started_cases[];
 
 enum receive_family { FAMILY_IPV4, FAMILY_IPV6, FAMILY_MAPPED /* IPv4 to an IPv6 socket */ };
 

@@ -34,11 +34,15 @@ type judgement struct {
 	reported clock.State
 }
 
+// Reasons in status.clock.history of a TSNNode, and of Events about a node's clock.
 const (
-	reasonSilent  = "WatchSilent"
+	// reasonSilent : the agent gets no information about the clock; see its log.
+	reasonSilent = "WatchSilent"
+	// reasonInvalid : spec.clock of the network is invalid; the message has the reason.
 	reasonInvalid = "SpecInvalid"
-	silentMessage = "the agent gets no information about the node's clock; see its log"
 )
+
+const silentMessage = "the agent gets no information about the node's clock; see its log"
 
 // update judges the clock; without an estimate its state is unknown.
 func (j *judgement) update(estimate *clock.Estimate, now time.Time) {

@@ -290,6 +290,23 @@ func TestPublishMountsReadOnly(t *testing.T) {
 	n.checkClean(t)
 }
 
+func TestPublishAwaitsPod(t *testing.T) {
+	n := newNode(t)
+	awaited := ""
+	n.driver.Await = func(_ context.Context, volume *Volume) {
+		awaited = volume.name() + " " + volume.UID
+		if n.checkReachable("uid", "ktsn") == nil {
+			t.Error("the volume was published before")
+		}
+	}
+	n.publish(t, "uid", "ktsn")
+	if awaited != "default/pod uid" {
+		t.Errorf("awaited %q", awaited)
+	}
+	n.unpublish(t, "uid", "ktsn")
+	n.checkClean(t)
+}
+
 func TestPublishTwoVolumesOfPod(t *testing.T) {
 	n := newNode(t)
 	n.publish(t, "uid", "a")

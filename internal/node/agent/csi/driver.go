@@ -31,7 +31,9 @@ type Driver struct {
 	PodsDir string
 	Volumes *Volumes
 	Ready   func() bool
-	Log     *slog.Logger
+	// Await waits until the node can attach the pod of a volume, for a while; may be nil.
+	Await func(ctx context.Context, volume *Volume)
+	Log   *slog.Logger
 }
 
 // GetPluginInfo implements csi.IdentityServer.
@@ -64,6 +66,9 @@ func (d *Driver) NodePublishVolume(ctx context.Context, request *csi.NodePublish
 	volume, err := d.parseRequest(request)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
+	}
+	if d.Await != nil {
+		d.Await(ctx, volume)
 	}
 	if err := d.Volumes.Publish(ctx, *volume); err != nil {
 		d.Log.Error("publish volume", "pod", volume.Namespace+"/"+volume.Pod, "error", err)

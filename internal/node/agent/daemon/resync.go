@@ -30,6 +30,8 @@ type Resync struct {
 	Prepare func(ctx context.Context, client *control.Client) error
 	// Report gets nil while ktsnd runs and has all state.
 	Report func(error)
+	// Faults gets by VNI why single networks, or pods on them, could not be restored.
+	Faults func(map[uint32]error)
 	// Restored is called after each attempt to restore a ktsnd.
 	Restored func()
 	Log      *slog.Logger
@@ -72,13 +74,14 @@ func (r *Resync) serve(ctx context.Context, client *control.Client) {
 		_ = client.WaitClosed(connCtx) // after any error the connection is useless
 	}()
 	for connCtx.Err() == nil {
-		err := r.restore(connCtx)
+		faults, err := r.restore(connCtx)
 		if connCtx.Err() != nil {
 			break
 		}
 		r.Report(err)
+		r.Faults(faults)
 		r.Restored()
-		if err == nil {
+		if err == nil && len(faults) == 0 {
 			<-connCtx.Done()
 			break
 		}
@@ -94,13 +97,13 @@ func (r *Resync) serve(ctx context.Context, client *control.Client) {
 
 // restore sends what Prepare has, then peers and interfaces, and the sockets last, because applications that find a
 // socket expect the rest.
-func (r *Resync) restore(ctx context.Context) error {
+func (r *Resync) restore(ctx context.Context) (faults map[uint32]error, err error) {
 	node, err := attachment.OpenNode(r.StateDir, LockTimeout)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer node.Close()
-	return r.Link.Do(ctx, func(ctx context.Context, client *control.Client) error {
+	err = r.Link.Do(ctx, func(ctx context.Context, client *control.Client) error {
 		var errPrepare error
 		if r.Prepare != nil {
 			errPrepare = r.Prepare(ctx, client)
@@ -108,6 +111,8 @@ func (r *Resync) restore(ctx context.Context) error {
 		restored, err := attachment.Restore(ctx, r.StateDir, node, client, r.Link.Path)
 		count, errSockets := r.Sockets.Restore(ctx)
 		r.Log.Info("restored the state of ktsnd", "peers", restored.Peers, "interfaces", restored.Endpoints, "sockets", count+restored.Sockets, "rebuilt", restored.Rebuilt)
+		faults = restored.Faults
 		return errors.Join(errPrepare, err, errSockets)
 	})
+	return faults, err
 }

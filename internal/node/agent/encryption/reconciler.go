@@ -43,7 +43,9 @@ type Ktsnd interface {
 
 // Tunnel is the desired state of a network's tunnel device.
 type Tunnel struct {
-	VNI       uint32
+	VNI uint32
+	// Port is its UDP port while it is not encrypted.
+	Port      uint16
 	Encrypted bool
 	// MTU is the largest for pods' interfaces, in bytes, 0 to leave it as it is.
 	MTU int
@@ -358,7 +360,7 @@ func (r *Reconciler) retune(ctx context.Context, state *network.Cluster, w *want
 	for i := range state.Networks {
 		joined := &state.Networks[i]
 		if vni := uint32(joined.Object.Spec.VNI); w.known[vni] {
-			tunnel := Tunnel{VNI: vni, Encrypted: w.active[vni]}
+			tunnel := Tunnel{VNI: vni, Port: joined.Object.Spec.TunnelPort(), Encrypted: w.active[vni]}
 			if joined.Object.Spec.Encrypted() {
 				tunnel.MTU = r.MTU(joined)
 			}

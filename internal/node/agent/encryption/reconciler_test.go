@@ -41,7 +41,7 @@ func TestNodesEncryptWhatTheySend(t *testing.T) {
 	w.settle()
 	w.mustSpeak()
 	for _, n := range w.nodes {
-		if n.condition() != "True AsAsked  false" || fmt.Sprint(n.tunnels) != "[{42 true 1413}]" {
+		if n.condition() != "True AsAsked  false" || fmt.Sprint(n.tunnels) != "[{42 8472 true 1413}]" {
 			t.Errorf("%s: %s, %v", n.name, n.condition(), n.tunnels)
 		}
 		n.kernel.changes, n.ktsnd.calls = 0, 0

@@ -74,7 +74,7 @@ func newWorld(t *testing.T, encryption string, count int) *world {
 	testlab.Must(t, err)
 	w := &world{t: t, key: key, now: time.Unix(1e9, 0), carry: func(*v1alpha1.TSNPeers) {}, sent: map[[security.KeyBytes]byte]string{}}
 	w.network = &v1alpha1.TSNNetwork{ObjectMeta: metav1.ObjectMeta{Name: "line"}, Spec: v1alpha1.TSNNetworkSpec{
-		VNI: 42, Encryption: encryption, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
+		VNI: 42, Port: 8472, Encryption: encryption, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
 	}, Status: v1alpha1.TSNNetworkStatus{ClusterKeys: []v1alpha1.ClusterKey{{PublicKey: key.Public().String()}}}}
 	for i := range count {
 		w.add(i + 1)

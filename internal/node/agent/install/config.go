@@ -28,12 +28,22 @@ func Config(n *network.Network, parts []netip.Prefix) ([]byte, error) {
 			routes = append(routes, object{"dst": n.Ranges[i].Prefix.String()})
 		}
 	}
+	for _, route := range n.Routes {
+		entry := object{"dst": route.To}
+		if route.Via != "" {
+			entry["gw"] = route.Via
+		}
+		routes = append(routes, entry)
+	}
 	fields := object{
 		"cniVersion": "1.0.0", "name": n.Name, "type": "tsn-cni", "vni": n.VNI, "port": n.Port,
 		// The agent creates the sockets; the plugin only returns their paths.
 		"controlSocket": control.DefaultPath, "socketDir": PodSockets, "createSocket": false,
 		"capabilities": object{"mac": true, "ips": true},
 		"ipam":         object{"type": "host-local", "ranges": ranges, "routes": routes},
+	}
+	if len(n.Static) > 0 {
+		fields["static"] = n.Static
 	}
 	if n.MTU != 0 {
 		fields["mtu"] = n.MTU

@@ -21,6 +21,8 @@ import (
 type Node struct {
 	// Root is the mount point, "" or "/" on the node itself. Recorded paths are relative to it.
 	Root string
+	// Mounts has the mount points of folders of the node that are not mounted below Root, by their paths on the node.
+	Mounts map[string]string
 	// List is the path of the list of installed files on the node.
 	List string
 
@@ -34,6 +36,40 @@ const DefaultList = "/var/lib/cni/tsn-cni/installed.json"
 func (n *Node) File(path string, content []byte, mode fs.FileMode) (changed bool, err error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	return n.file(path, content, mode)
+}
+
+// ErrForeign is returned for a file that was not installed, or was changed after that.
+var ErrForeign = errors.New("there is another file")
+
+// Add is File for a folder of another program: it fails with fs.ErrNotExist if there is no such folder, and with ErrForeign instead of
+// replacing another file.
+func (n *Node) Add(path string, content []byte, mode fs.FileMode) (changed bool, err error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	folder, err := os.Lstat(filepath.Dir(n.at(path)))
+	if err == nil && !folder.IsDir() {
+		err = fs.ErrNotExist // a link may lead elsewhere on the node
+	}
+	if err != nil {
+		return false, fmt.Errorf("install %s on the node: %w", path, err)
+	}
+	listed, err := n.read()
+	if err != nil {
+		return false, err
+	}
+	info, err := os.Lstat(n.at(path))
+	if err == nil {
+		existing, errRead := os.ReadFile(n.at(path))
+		if sum := digest(existing); errRead != nil || !info.Mode().IsRegular() || sum != listed[path] && sum != digest(content) {
+			return false, fmt.Errorf("install %s on the node: %w", path, ErrForeign)
+		}
+	}
+	return n.file(path, content, mode)
+}
+
+// file is File with the lock held.
+func (n *Node) file(path string, content []byte, mode fs.FileMode) (changed bool, err error) {
 	listed, err := n.read()
 	if err != nil {
 		return false, err
@@ -119,7 +155,12 @@ func (n *Node) Installed() ([]string, error) {
 	return slices.Sorted(maps.Keys(listed)), err
 }
 
-func (n *Node) at(path string) string { return filepath.Join(n.Root, path) }
+func (n *Node) at(path string) string {
+	if folder, mounted := n.Mounts[filepath.Dir(path)]; mounted {
+		return filepath.Join(folder, filepath.Base(path))
+	}
+	return filepath.Join(n.Root, path)
+}
 
 func (n *Node) hasMode(path string, mode fs.FileMode) bool {
 	info, err := os.Lstat(n.at(path))

@@ -3,6 +3,9 @@
 package install
 
 import (
+	"errors"
+	"fmt"
+	"io/fs"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -10,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/cni"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
@@ -91,10 +95,51 @@ func TestRemoveOnlyInstalledFiles(t *testing.T) {
 	has(t, n, n.List, "")
 }
 
+// TestAddKeepsFilesOfOthers also with a folder that is mounted elsewhere.
+func TestAddKeepsFilesOfOthers(t *testing.T) {
+	const folder, path = "/etc/program", "/etc/program/ours"
+	n := newHost(t)
+	n.Mounts = map[string]string{folder: filepath.Join(n.Root, "mounted")}
+	in := func(path string) string { return filepath.Join(n.Root, "mounted", filepath.Base(path)) }
+	add := func(content string, wantChanged bool, wantErr error) {
+		t.Helper()
+		changed, err := n.Add(path, []byte(content), 0o644)
+		if changed != wantChanged || !errors.Is(err, wantErr) {
+			t.Errorf("add %q: changed %v, %v; want %v, %v", content, changed, err, wantChanged, wantErr)
+		}
+	}
+	add("one", false, fs.ErrNotExist)
+	if _, err := os.Stat(n.Mounts[folder]); !os.IsNotExist(err) {
+		t.Errorf("the folder of another program was created: %v", err)
+	}
+	testlab.Must(t, os.Mkdir(n.Mounts[folder], 0o755))
+	add("one", true, nil)
+	add("one", false, nil)
+	add("two", true, nil)
+	has(t, n, "/mounted/ours", "two")
+	has(t, n, path, "")
+	testlab.Must(t, os.WriteFile(in(path), []byte("theirs"), 0o644))
+	add("two", false, ErrForeign)
+	testlab.Must(t, n.Remove(path))
+	has(t, n, "/mounted/ours", "theirs")
+	add("two", false, ErrForeign)
+	testlab.Must(t, os.Remove(in(path)))
+	testlab.Must(t, os.Symlink("/nowhere/else", in(path)))
+	add("two", false, ErrForeign)
+	testlab.Must(t, os.Remove(in(path)))
+	add("two", true, nil)
+	testlab.Must(t, n.Remove(path))
+	has(t, n, "/mounted/ours", "")
+	has(t, n, n.List, "")
+	testlab.Must(t, os.Rename(n.Mounts[folder], n.Mounts[folder]+".moved"))
+	testlab.Must(t, os.Symlink(n.Mounts[folder]+".moved", n.Mounts[folder]))
+	add("two", false, fs.ErrNotExist)
+}
+
 func TestConfig(t *testing.T) {
 	for name, n := range map[string]network.Network{
 		"the smallest one": {Name: "tsn", VNI: 42, Port: 4789, Ranges: []network.Range{{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}}},
-		"one with all": {Name: "tsn", VNI: 42, Port: 8472, MTU: 1400, Uplink: "eno1", Clock: true, Cards: []string{"0000:02:00.0"}, CardNamespaces: []string{"control"}, Ranges: []network.Range{
+		"one with all": {Name: "tsn", VNI: 42, Port: 8472, MTU: 1400, Uplink: "eno1", Clock: true, Cards: []string{"0000:02:00.0"}, CardNamespaces: []string{"control"}, Routes: []v1alpha1.NetworkRoute{{To: "224.0.0.0/4"}, {To: "10.9.0.0/16", Via: "10.42.3.9"}}, Ranges: []network.Range{
 			{Prefix: netip.MustParsePrefix("10.42.0.0/16"), NodeBits: 24}, {Prefix: netip.MustParsePrefix("fd42::/48"), NodeBits: 64}}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -106,6 +151,11 @@ func TestConfig(t *testing.T) {
 			if read.Overlay.VNI != n.VNI || read.Overlay.Port != n.Port || read.Overlay.MTU != n.MTU || read.Overlay.Uplink != n.Uplink ||
 				read.NeedsClock != n.Clock || !slices.Equal(read.Cards, n.Cards) || !slices.Equal(read.CardNamespaces, n.CardNamespaces) || read.CreateSocket || read.SocketDir != PodSockets {
 				t.Errorf("the plugin reads %+v", read)
+			}
+			for _, route := range n.Routes {
+				if want := fmt.Sprintf("%q", route.To); !strings.Contains(string(text), want) || !strings.Contains(string(text), route.Via) {
+					t.Errorf("%s lacks the route %+v", text, route)
+				}
 			}
 			for i, part := range parts {
 				if !strings.Contains(string(text), part.String()) || !strings.Contains(string(text), n.Ranges[i].Prefix.String()) {

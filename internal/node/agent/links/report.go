@@ -36,13 +36,18 @@ type outcome struct {
 	encryptionNotes
 }
 
-// Reasons of conditions.
+// Reasons of conditions of TSNLinks.
 const (
-	reasonPlugged    = "Plugged"
+	// reasonPlugged : the pod has the interface of the link.
+	reasonPlugged = "Plugged"
+	// reasonNotPlugged : the pod does not have the interface; the message has the reason.
 	reasonNotPlugged = "NotPlugged"
-	reasonAnswers    = "Answers"
-	reasonSilent     = "DoesNotAnswer"
-	reasonMTU        = "MTUTooLarge"
+	// reasonAnswers : the other end answers to packets of the link's MTU.
+	reasonAnswers = "Answers"
+	// reasonSilent : the other end does not answer.
+	reasonSilent = "DoesNotAnswer"
+	// reasonMTU : the other end answers, but not to packets of the link's MTU.
+	reasonMTU = "MTUTooLarge"
 )
 
 // report is the part of a link's status that this end writes.

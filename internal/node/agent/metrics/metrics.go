@@ -25,6 +25,10 @@ type Metrics struct {
 	overwritten prometheus.Counter
 	swept       *prometheus.CounterVec
 	leftOut     prometheus.Gauge
+	peers       *prometheus.GaugeVec
+	impaired    *prometheus.GaugeVec
+	peerLoss    *prometheus.GaugeVec
+	peerMTU     *prometheus.GaugeVec
 	nodeClock
 }
 
@@ -71,10 +75,16 @@ func New(registry prometheus.Registerer) (*Metrics, error) {
 		leftOut: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "ktsn_nodes_left_out", Help: "Nodes of the cluster that have no part of a network or are not reached on it, for a fault of theirs.",
 		}),
+		peers: gauge("network_peers", "Other nodes of the cluster on a network, by whether this node receives from them: reachable, silent, "+
+			"unknown (not measured, or nothing has been received yet).", "network", "state"),
+		impaired: gauge("network_peers_impaired", "Other nodes of the cluster on a network, by what impairs the way to or from them: loss, mtu.",
+			"network", "reason"),
+		peerLoss:  gauge("network_peer_loss_ratio", "Share of the last 64 announcements of another node that were lost, of the worst node.", "network"),
+		peerMTU:   gauge("network_peer_mtu_bytes", "Largest IP packet of a pod that the routes to all other nodes let pass.", "network"),
 		nodeClock: newNodeClock(),
 	}
 	for _, collector := range []prometheus.Collector{m.up, m.node, m.class, m.parts, m.objects, m.clock, m.messages, m.unseen, m.captured, m.received, m.relays, m.usage,
-		m.limit, m.departure, m.overwritten, m.swept, m.leftOut, m.offset, m.bound, m.state, m.grandmaster, m.steps, m.faults} {
+		m.limit, m.departure, m.overwritten, m.swept, m.leftOut, m.peers, m.impaired, m.peerLoss, m.peerMTU, m.offset, m.bound, m.state, m.grandmaster, m.steps, m.faults} {
 		if err := registry.Register(collector); err != nil {
 			return nil, err
 		}
@@ -96,6 +106,35 @@ func (m *Metrics) Swept(kind string) { m.swept.WithLabelValues(kind).Inc() }
 
 // LeftOut sets the number of skipped nodes.
 func (m *Metrics) LeftOut(count int) { m.leftOut.Set(float64(count)) }
+
+// PeerSummary summarises the other nodes of the cluster on a network. There are no metrics of single nodes: a cluster of 1,000 would have a
+// million.
+type PeerSummary struct {
+	Reachable, Silent, Unknown int
+	// Lossy nodes have lost announcements, Narrow ones have a route that does not let the pods' largest packets pass.
+	Lossy, Narrow int
+	// LossRatio is that of the worst node, 0 to 1; MTU is the smallest, 0 if none is known.
+	LossRatio float64
+	MTU       int
+}
+
+// Peers sets the summaries by network.
+func (m *Metrics) Peers(networks map[string]PeerSummary) {
+	for _, all := range []*prometheus.GaugeVec{m.peers, m.impaired, m.peerLoss, m.peerMTU} {
+		all.Reset()
+	}
+	for network, summary := range networks {
+		for state, count := range map[string]int{"reachable": summary.Reachable, "silent": summary.Silent, "unknown": summary.Unknown} {
+			m.peers.WithLabelValues(network, state).Set(float64(count))
+		}
+		m.impaired.WithLabelValues(network, "loss").Set(float64(summary.Lossy))
+		m.impaired.WithLabelValues(network, "mtu").Set(float64(summary.Narrow))
+		m.peerLoss.WithLabelValues(network).Set(summary.LossRatio)
+		if summary.MTU > 0 {
+			m.peerMTU.WithLabelValues(network).Set(float64(summary.MTU))
+		}
+	}
+}
 
 // Unseen counts datagrams of a pod that bypassed libktsn.so.
 func (m *Metrics) Unseen(namespace, pod string, more uint64) {

@@ -32,7 +32,7 @@ func (d *described) Register(collector prometheus.Collector) error {
 }
 
 func TestMetricsAreDocumented(t *testing.T) {
-	text, err := os.ReadFile("../../../../docs/install.md")
+	text, err := os.ReadFile("../../../../docs/reference/metrics.md")
 	testlab.Must(t, err)
 	all := &described{}
 	if _, err := New(all); err != nil {
@@ -44,12 +44,12 @@ func TestMetricsAreDocumented(t *testing.T) {
 	}
 	for _, name := range all.names {
 		if !documented[name] {
-			t.Errorf("docs/install.md says nothing of %s", name)
+			t.Errorf("docs/reference/metrics.md says nothing of %s", name)
 		}
 		delete(documented, name)
 	}
 	for name := range documented {
-		t.Errorf("docs/install.md names %s, which there is not", name)
+		t.Errorf("docs/reference/metrics.md names %s, which there is not", name)
 	}
 	if dashboard, err := os.ReadFile("../../../../charts/kubernetsn/files/dashboard.json"); err != nil {
 		t.Error(err)

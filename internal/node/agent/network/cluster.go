@@ -8,6 +8,8 @@ import (
 	"net/netip"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
 )
 
 // Cluster has the objects of this node and its networks. It is shared and must not be modified.
@@ -38,7 +40,7 @@ type Member struct {
 	Node, Cluster string
 	// Address is its tunnel address.
 	Address netip.Addr
-	// Subnets are its subnets of the network.
+	// Subnets are its subnets of the network, and the static addresses of its pods.
 	Subnets []netip.Prefix
 	// Statement is the signed statement of its cluster; nil in clusters without an operator.
 	Statement *v1alpha1.PeerNode
@@ -53,7 +55,7 @@ func MembersOf(object *v1alpha1.TSNPeers) (members []Member, faults []error) {
 	members = make([]Member, 0, len(object.Spec.Nodes))
 	for i := range object.Spec.Nodes {
 		entry := &object.Spec.Nodes[i]
-		member, err := memberOf(entry)
+		member, err := memberOf(entry, object.Spec.Cluster)
 		if err != nil {
 			faults = append(faults, fmt.Errorf("TSNPeers %s: node %s: %w", object.Name, entry.Name, err))
 			continue
@@ -66,12 +68,22 @@ func MembersOf(object *v1alpha1.TSNPeers) (members []Member, faults []error) {
 	return members, faults
 }
 
-func memberOf(entry *v1alpha1.PeerNode) (member Member, err error) {
+// memberOf parses a node. Static addresses are this cluster's only.
+func memberOf(entry *v1alpha1.PeerNode, cluster string) (member Member, err error) {
 	if member.Address, err = netip.ParseAddr(entry.Address); err != nil {
 		return member, err
 	}
-	member.Subnets, err = parsePart(entry.IPv4, entry.IPv6)
-	return member, err
+	if member.Subnets, err = parsePart(entry.IPv4, entry.IPv6); err != nil || cluster != "" {
+		return member, err
+	}
+	for _, held := range entry.Addresses {
+		address, err := netip.ParseAddr(held.Address)
+		if err != nil {
+			return member, err
+		}
+		member.Subnets = append(member.Subnets, netip.PrefixFrom(address, address.BitLen()))
+	}
+	return member, nil
 }
 
 // parsePart reads a node's part of each range; ipv6 may be "".
@@ -87,9 +99,12 @@ func parsePart(ipv4, ipv6 string) ([]netip.Prefix, error) {
 // Network is the network as its object describes it.
 func (j *Joined) Network() (Network, error) {
 	spec := &j.Object.Spec
-	network := Network{Name: j.Object.Name, VNI: uint32(spec.VNI), MTU: int(spec.MTU), Port: DefaultPort, Capture: spec.Capture, Cards: spec.Cards,
-		CardNamespaces: spec.CardNamespaces, Clock: spec.Clock != nil}
+	network := Network{Name: j.Object.Name, VNI: uint32(spec.VNI), MTU: int(spec.MTU), Port: spec.TunnelPort(), Capture: spec.Capture, Cards: spec.Cards,
+		CardNamespaces: spec.CardNamespaces, Clock: spec.Clock != nil, Routes: spec.Routes}
 	network.setReceive(spec.Receive)
+	if network.Static = tsnnetwork.Static(j.Object); len(network.Static) > 0 {
+		network.AddressOwners = j.owners()
+	}
 	whole, err := netip.ParsePrefix(spec.IPv4.CIDR)
 	if err != nil {
 		return network, fmt.Errorf("network %s: spec.ipv4.cidr: %w", network.Name, err)
@@ -102,6 +117,26 @@ func (j *Joined) Network() (Network, error) {
 		network.Ranges = append(network.Ranges, Range{whole, int(spec.IPv6.NodePrefixLength)})
 	}
 	return network, nil
+}
+
+// owners returns the pods with static addresses, nil until all nodes are known.
+func (j *Joined) owners() (all []attachment.AddressOwner) {
+	if j.Shards == nil {
+		return nil
+	}
+	all = []attachment.AddressOwner{}
+	for _, shard := range j.Shards {
+		for i := range shard {
+			if shard[i].Cluster != "" || shard[i].Statement == nil {
+				continue
+			}
+			for _, held := range shard[i].Statement.Addresses {
+				address, _ := netip.ParseAddr(held.Address) // MembersOf has parsed it
+				all = append(all, attachment.AddressOwner{Address: address, Node: shard[i].Node, Pod: held.Pod, UID: held.UID})
+			}
+		}
+	}
+	return all
 }
 
 // ValidateSubnets returns why the subnets of another node are invalid, nil if they are valid. Subnets of a node of this

@@ -19,7 +19,7 @@ func newNetwork() *v1alpha1.TSNNetwork {
 	return &v1alpha1.TSNNetwork{
 		ObjectMeta: metav1.ObjectMeta{Name: "tsn"},
 		Spec: v1alpha1.TSNNetworkSpec{
-			VNI: 42, MTU: 1400, Capture: v1alpha1.CaptureAll, Clock: &v1alpha1.ClockRequirement{},
+			VNI: 42, MTU: 1400, Port: 8472, Capture: v1alpha1.CaptureAll, Clock: &v1alpha1.ClockRequirement{},
 			Receive: &v1alpha1.Receive{Path: v1alpha1.ReceiveRedirect, Rings: v1alpha1.RingsAllowed}, IPv4: v1alpha1.Range4{CIDR: "10.42.0.0/16", NodePrefixLength: 24},
 			IPv6:  &v1alpha1.Range6{CIDR: "fd42::/48", NodePrefixLength: 64},
 			Cards: []string{"0000:02:00.0"}, CardNamespaces: []string{"control"},
@@ -30,9 +30,42 @@ func newNetwork() *v1alpha1.TSNNetwork {
 
 func TestJoinedNetwork(t *testing.T) {
 	n, err := (&Joined{Object: newNetwork()}).Network()
-	if got := fmt.Sprintf("%+v", n); err != nil || got != "{Name:tsn VNI:42 MTU:1400 Uplink: Port:4789 Capture:All Redirect:true Rings:true Cards:[0000:02:00.0] CardNamespaces:[control] Overhead:0 Encrypted:false Refused: Clock:true Ranges:"+
-		"[{Prefix:10.42.0.0/16 NodeBits:24} {Prefix:fd42::/48 NodeBits:64}]}" {
+	if got := fmt.Sprintf("%+v", n); err != nil || got != "{Name:tsn VNI:42 MTU:1400 Uplink: Port:8472 Capture:All Redirect:true Rings:true Cards:[0000:02:00.0] CardNamespaces:[control] Overhead:0 Encrypted:false Refused: Clock:true Routes:[] Ranges:"+
+		"[{Prefix:10.42.0.0/16 NodeBits:24} {Prefix:fd42::/48 NodeBits:64}] Static:[] AddressOwners:[]}" {
 		t.Errorf("got %s, %v", got, err)
+	}
+}
+
+func TestJoinedAddressOwners(t *testing.T) {
+	object := newNetwork()
+	object.Spec.IPv4.Static = "10.42.255.0/24"
+	members, faults := MembersOf(&v1alpha1.TSNPeers{Spec: v1alpha1.TSNPeersSpec{Nodes: []v1alpha1.PeerNode{
+		{Name: "a", Address: "192.0.2.1", IPv4: "10.42.1.0/24", Addresses: []v1alpha1.PodAddress{{Address: "10.42.255.7", Pod: "line/plc-0", UID: "first"}}},
+	}}})
+	if faults != nil {
+		t.Fatal(faults)
+	}
+	for name, test := range map[string]struct {
+		shards [][]Member
+		want   string
+	}{
+		"before all nodes are known": {nil, "[]attachment.AddressOwner(nil)"},
+		"of no pod":                  {[][]Member{{}}, "[]attachment.AddressOwner{}"},
+		"of a pod":                   {[][]Member{members}, `Node:"a", Pod:"line/plc-0", UID:"first"}}`},
+	} {
+		network, err := (&Joined{Object: object, Shards: test.shards}).Network()
+		if got := fmt.Sprintf("%#v", network.AddressOwners); err != nil || !strings.HasSuffix(got, test.want) || fmt.Sprint(network.Static) != "[10.42.255.0/24]" {
+			t.Errorf("%s: got %s, %v, %v, want %s", name, got, network.Static, err, test.want)
+		}
+	}
+}
+
+// TestJoinedPort has a network that did not get the API server's default.
+func TestJoinedPort(t *testing.T) {
+	object := newNetwork()
+	object.Spec.Port = 0
+	if n, err := (&Joined{Object: object}).Network(); err != nil || n.Port != DefaultPort {
+		t.Errorf("got port %d, %v", n.Port, err)
 	}
 }
 
@@ -66,10 +99,10 @@ func TestMembersOf(t *testing.T) {
 	shard := &v1alpha1.TSNPeers{ObjectMeta: metav1.ObjectMeta{Name: "tsn-0"}, Spec: v1alpha1.TSNPeersSpec{Network: "tsn", Nodes: []v1alpha1.PeerNode{
 		{Name: "a", Address: "192.0.2.1", IPv4: "10.42.1.0/24", IPv6: "fd42:0:0:1::/64"},
 		{Name: "wrong", Address: "192.0.2", IPv4: "10.42.3.0/24"}, {Name: "half", Address: "192.0.2.3"},
-		{Name: "b", Address: "192.0.2.2", IPv4: "10.42.2.0/24"},
+		{Name: "b", Address: "192.0.2.2", IPv4: "10.42.2.0/24", Addresses: []v1alpha1.PodAddress{{Address: "10.42.255.7"}, {Address: "fd42:0:0:ffff::7"}}},
 	}}}
 	for cluster, want := range map[string]string{
-		"":      "[a  192.0.2.1 [10.42.1.0/24 fd42:0:0:1::/64] b  192.0.2.2 [10.42.2.0/24]]",
+		"":      "[a  192.0.2.1 [10.42.1.0/24 fd42:0:0:1::/64] b  192.0.2.2 [10.42.2.0/24 10.42.255.7/32 fd42:0:0:ffff::7/128]]",
 		"other": "[a other 192.0.2.1 [10.42.1.0/24 fd42:0:0:1::/64] b other 192.0.2.2 [10.42.2.0/24]]",
 	} {
 		shard.Spec.Cluster = cluster

@@ -23,8 +23,8 @@ const (
 	defaultNodeBits6 = 64
 )
 
-// DefaultPort is the UDP port of unencrypted tunnels.
-const DefaultPort = 4789
+// DefaultPort is the UDP port of unencrypted tunnels, unless a network has another one.
+const DefaultPort = v1alpha1.DefaultPort
 
 // document is the format of the file.
 type document struct {
@@ -91,7 +91,7 @@ func (e *entry) network() (Network, error) {
 	for _, r := range e.Ranges {
 		prefix, err := netip.ParsePrefix(r.CIDR)
 		if err != nil {
-			return network, fmt.Errorf("range %q is invalid; give one such as 10.42.0.0/16", r.CIDR)
+			return network, fmt.Errorf("range %q is invalid; give one such as 10.70.0.0/16", r.CIDR)
 		}
 		bits := r.NodePrefixLength
 		if bits == 0 && prefix.Addr().Is4() {

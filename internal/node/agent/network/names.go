@@ -2,9 +2,9 @@
 
 package network
 
-// Annotations of nodes.
+// Annotations and labels.
 const (
-	// RangeAnnotation : followed by the name of a network. The value has the node's subnets, one per range,
-	// separated by commas. It applies without an operator only, which assigns subnets otherwise.
+	// RangeAnnotation and the name of a network form the annotation of a node with its subnets, one per range, separated by
+	// commas. It applies without an operator only.
 	RangeAnnotation = "range.kubernetsn.io/"
 )

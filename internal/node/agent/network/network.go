@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 )
 
@@ -42,8 +43,14 @@ type Network struct {
 	Refused   string
 	// Clock: pods start only while the node's clock is good enough for the network.
 	Clock bool
+	// Routes are further routes of the pods.
+	Routes []v1alpha1.NetworkRoute
 	// Ranges are divided into the nodes' subnets.
 	Ranges []Range
+	// Static are the parts of Ranges whose addresses pods have on any node, and AddressOwners the pods of this cluster that have one; nil: they are
+	// not known yet.
+	Static        []netip.Prefix
+	AddressOwners []attachment.AddressOwner
 }
 
 // Range is a network's address range of one family.

@@ -26,7 +26,7 @@ func TestFileIsReadEachTime(t *testing.T) {
 	source := File{path}
 	networks, err := source.Networks(context.Background())
 	testlab.Must(t, err)
-	want := "[{tsn 42 0  4789  false true [] [] 0 false  false [{10.42.0.0/16 24} {fd42::/48 64}]} {second 43 1400 eno2 8472 All false false [] [] 0 false  false [{10.43.0.0/20 28}]}]"
+	want := "[{tsn 42 0  4789  false true [] [] 0 false  false [] [{10.42.0.0/16 24} {fd42::/48 64}] [] []} {second 43 1400 eno2 8472 All false false [] [] 0 false  false [] [{10.43.0.0/20 28}] [] []}]"
 	if got := fmt.Sprint(networks); got != want {
 		t.Errorf("read %s, want %s", got, want)
 	}

@@ -17,7 +17,9 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/hostcheck"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/schedule"
@@ -30,6 +32,7 @@ type Ktsnd interface {
 	Schedule(ctx context.Context) (*control.Schedule, error)
 	ScheduleSet(ctx context.Context, table *control.GateParameterTable) error
 	TrafficClassesSet(ctx context.Context, classes control.TrafficClassMap, points control.PriorityCodePoints) error
+	Peers(ctx context.Context) ([]control.Peer, error)
 }
 
 // Encryption is the state of encryption.
@@ -53,20 +56,32 @@ type Reconciler struct {
 	Do func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
 	// Well returns what else keeps the node from serving pods, nil if nothing does.
 	Well func() error
+	// Fault returns why pods on the network with that VNI are not served, nil if they are.
+	Fault func(vni uint32) error
 	// Switch returns why the node's Open vSwitch is not set up, without which ktsnd does not run; nil if it is, or if there is none.
 	Switch func() error
+	// Host returns the findings about the node's settings, and why they are not all; known is false before the first check.
+	Host func() (findings []hostcheck.Finding, known bool, failure error)
 	// Relays returns the state of the relays of the node's captured interfaces.
 	Relays func() []relay.Status
 	// MTU returns the largest MTU of pods' interfaces of a network with an uplink, 0 if that is not known.
 	MTU        func(uplink string, joined *network.Joined) int
 	Encryption Encryption
 	Clock      Clock
+	// CountPeers gets the summary of the peers by network.
+	CountPeers func(map[string]metrics.PeerSummary)
 	Now        func() time.Time
 	Log        *slog.Logger
 
 	// notReadySince is zero while the node's parts are ready; started means that they were ready before.
 	notReadySince time.Time
 	started       bool
+	// peers are ktsnd's peers at peersReadAt.
+	peers       map[peerKey]*control.Peer
+	peersReadAt time.Time
+	// silent has the silent peers, and since when they are; peerSummaries is by network.
+	silent        map[peerKey]time.Time
+	peerSummaries map[string]metrics.PeerSummary
 	// mu guards the fields below: another goroutine, which does not wait for ktsnd, writes the state of the clock.
 	mu sync.Mutex
 	// written is the last written status. writeDue is when the present one is to be written, zero if it is the same; clockWriteDue the same
@@ -88,6 +103,7 @@ const (
 type ktsndState struct {
 	status   *control.Status
 	schedule *control.Schedule
+	peers    map[peerKey]*control.Peer
 	// known means that the schedule that it should execute is known.
 	known bool
 	err   error
@@ -130,6 +146,9 @@ func (r *Reconciler) execute(ctx context.Context, state *network.Cluster) *ktsnd
 	now.known = known
 	now.err = r.Do(ctx, func(ctx context.Context, ktsnd Ktsnd) (err error) {
 		if now.status, err = ktsnd.Status(ctx); err != nil {
+			return err
+		}
+		if now.peers, err = r.readPeers(ctx, ktsnd); err != nil {
 			return err
 		}
 		if now.schedule, err = ktsnd.Schedule(ctx); err != nil || !known {

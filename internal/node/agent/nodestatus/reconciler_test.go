@@ -21,7 +21,9 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/encryption"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
+	"github.com/kubernetsn/kubernetsn/internal/node/hostcheck"
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/tsnnetwork"
@@ -32,8 +34,11 @@ import (
 type fakeKtsnd struct {
 	status   control.Status
 	schedule control.Schedule
-	sets     int
-	refuse   error
+	peers    []control.Peer
+	// read replaces peers.
+	read   func(context.Context) ([]control.Peer, error)
+	sets   int
+	refuse error
 }
 
 func (k *fakeKtsnd) Status(context.Context) (*control.Status, error) {
@@ -66,16 +71,22 @@ func (k *fakeKtsnd) TrafficClassesSet(_ context.Context, classes control.Traffic
 // lab is a node with a ktsnd, in a cluster with one network.
 type lab struct {
 	*Reconciler
-	t       *testing.T
+	t       testing.TB
 	ktsnd   *fakeKtsnd
 	well    error
+	faults  map[uint32]error
 	running error
 	// unswitched is why there is no Open vSwitch.
 	unswitched error
 	clock      fakeClock
 	encryption fakeEncryption
+	// counts are the summaries of the peers.
+	counts map[string]metrics.PeerSummary
 	// relays are those of the node's captured interfaces.
 	relays []relay.Status
+	// host has findings about the node; nil: not known.
+	host        []hostcheck.Finding
+	hostFailure error
 	// state is what the API server says, TSNNode aside; now is the time; written counts reports.
 	state   network.Cluster
 	now     time.Time
@@ -95,7 +106,7 @@ func (e *fakeEncryption) Condition(*network.Joined) (*metav1.Condition, string) 
 	return e.condition, e.refused
 }
 
-func newLab(t *testing.T, about *v1alpha1.TSNNetwork) *lab {
+func newLab(t testing.TB, about *v1alpha1.TSNNetwork) *lab {
 	t.Helper()
 	scheme := runtime.NewScheme()
 	testlab.Must(t, errors.Join(corev1.AddToScheme(scheme), v1alpha1.AddToScheme(scheme)))
@@ -116,8 +127,9 @@ func newLab(t *testing.T, about *v1alpha1.TSNNetwork) *lab {
 				return c.SubResource(subresource).Patch(ctx, object, patch, options...)
 			}}),
 		Node: "a", Version: "1.1", State: func() network.Cluster { return l.state },
-		Well: func() error { return l.well }, Switch: func() error { return l.unswitched }, Now: func() time.Time { return l.now },
-		MTU: func(string, *network.Joined) int { return 1450 }, Relays: func() []relay.Status { return l.relays }, Clock: &l.clock, Encryption: &l.encryption, Log: slog.New(slog.DiscardHandler),
+		Well: func() error { return l.well }, Fault: func(vni uint32) error { return l.faults[vni] }, Switch: func() error { return l.unswitched }, Now: func() time.Time { return l.now },
+		MTU: func(string, *network.Joined) int { return 1450 }, Relays: func() []relay.Status { return l.relays }, Host: func() ([]hostcheck.Finding, bool, error) { return l.host, l.host != nil, l.hostFailure }, Clock: &l.clock, Encryption: &l.encryption, Log: slog.New(slog.DiscardHandler),
+		CountPeers: func(counts map[string]metrics.PeerSummary) { l.counts = counts },
 		Do: func(ctx context.Context, ask func(context.Context, Ktsnd) error) error {
 			if l.running != nil {
 				return l.running
@@ -255,7 +267,10 @@ func TestANodeSaysWhatIsMissing(t *testing.T) {
 		"Open vSwitch, and therefore ktsnd": {nil, func(l *lab) {
 			l.running, l.unswitched = errors.New("ktsnd does not answer"), errors.New("set up Open vSwitch: no hugepages")
 		}, v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, "set up Open vSwitch: no hugepages"},
-		"a peer":   {nil, func(l *lab) { l.well = errors.New("networks: no address") }, v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, "networks: no address"},
+		"a peer": {nil, func(l *lab) { l.well = errors.New("networks: no address") }, v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, "networks: no address"},
+		"a device": {nil, func(l *lab) {
+			l.faults = map[uint32]error{uint32(l.state.Networks[0].Object.Spec.VNI): errors.New("no tunnel")}
+		}, v1alpha1.ConditionReady, v1alpha1.ReasonNodeNotReady, "no tunnel"},
 		"the link": {nil, func(l *lab) { l.ktsnd.status.LinkSpeedBps = 1e8 }, v1alpha1.ConditionScheduleOperational, reasonLinkTooSlow, "the uplink has 100 Mbit/s"},
 		"consent": {nil, func(l *lab) { l.ktsnd.refuse = &control.Error{Message: "no"} }, v1alpha1.ConditionScheduleOperational, reasonRefused,
 			"ktsnd refused: no"},

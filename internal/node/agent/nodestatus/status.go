@@ -7,12 +7,14 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/node/agent/metrics"
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/network"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
@@ -26,12 +28,17 @@ const maxMessageBytes = 1000
 
 // status returns the status to report. The last status of networks that are not known stays.
 func (r *Reconciler) status(state *network.Cluster, before *v1alpha1.TSNNodeStatus, node *corev1.Node, now *ktsndState) *v1alpha1.TSNNodeStatus {
-	after := &v1alpha1.TSNNodeStatus{AgentVersion: r.Version, KtsndVersion: before.KtsndVersion, Clock: r.clock(before)}
+	after := &v1alpha1.TSNNodeStatus{AgentVersion: r.Version, SetsAttached: true, KtsndVersion: before.KtsndVersion, Clock: r.clock(before)}
 	if now.status != nil {
 		after.KtsndVersion = now.status.KtsndVersion
 	}
+	r.setHost(after, before)
 	announced := r.Encryption.Announced()
 	after.Keys, after.Sender, after.EncryptionUnavailable = announced.Keys, announced.Sender, tsnnetwork.Shorten(announced.Unavailable, maxMessageBytes)
+	if r.silent == nil {
+		r.silent = map[peerKey]time.Time{}
+	}
+	r.peerSummaries = map[string]metrics.PeerSummary{}
 	for i := range state.Networks {
 		name, about := state.Networks[i].Part.Name, state.Networks[i].Object
 		last := v1alpha1.NodeNetworkStatus{Name: name}
@@ -47,6 +54,7 @@ func (r *Reconciler) status(state *network.Cluster, before *v1alpha1.TSNNodeStat
 		}
 	}
 	slices.SortFunc(after.Networks, byName)
+	r.CountPeers(r.peerSummaries)
 	return after
 }
 
@@ -85,6 +93,7 @@ func (r *Reconciler) statusOf(state *network.Cluster, joined *network.Joined, be
 		meta.RemoveStatusCondition(&after.Conditions, v1alpha1.ConditionCaptureOperational)
 	}
 	r.setClock(&after, about)
+	r.setPeers(&after, joined, encrypted != nil, now)
 	return after
 }
 
@@ -115,7 +124,13 @@ func (r *Reconciler) ready(about *v1alpha1.TSNNetwork, node *corev1.Node, now *k
 	if err := overlay.CheckSwitched(now.status.Uplink, uint32(about.Spec.VNI)); err != nil {
 		return notReady(v1alpha1.ReasonUplinkMissing, err.Error())
 	}
-	if err := r.Well(); err != nil {
+	address, err := tsnnetwork.TunnelAddress(node)
+	if sends := now.status.LocalAddress; now.status.Uplink == "direct" && err == nil && sends.IsValid() && address != sends {
+		return notReady(v1alpha1.ReasonTunnelAddress, fmt.Sprintf("the other nodes send to %s, the tunnel address of the Node, and ktsnd sends from %s by %s; "+
+			"annotate the Node with %s=%s, or have ktsnd send by the interface that has %s (uplink.interface of the chart)", address, sends, now.status.Interface,
+			v1alpha1.TunnelAddressAnnotation, sends, address))
+	}
+	if err := errors.Join(r.Well(), r.Fault(uint32(about.Spec.VNI))); err != nil {
 		return notReady(v1alpha1.ReasonNodeNotReady, errortext.OneLine(err))
 	}
 	return metav1.Condition{Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAsAsked}

@@ -5,6 +5,7 @@ package openvswitch
 import (
 	"context"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"sync/atomic"
@@ -12,6 +13,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
+	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 )
 
@@ -29,11 +31,9 @@ type Switch interface {
 type Tunnels struct {
 	// Local is the node's tunnel address.
 	Local netip.Addr
-	// Networks are VXLAN network identifiers, Peers the tunnel addresses of the other nodes.
-	Networks []uint32
+	// Networks are the UDP ports of the networks' tunnels, by VXLAN network identifier. Peers are the tunnel addresses of the other nodes.
+	Networks map[uint32]uint16
 	Peers    []netip.Addr
-	// Port is the UDP port of tunnels.
-	Port uint16
 }
 
 // Reconciler applies the desired tunnels.
@@ -106,8 +106,8 @@ func (f *Reconciler) planFor(tunnels Tunnels) ovs.Plan {
 	if !ok {
 		prefix = netip.PrefixFrom(tunnels.Local, f.PrefixBits)
 	}
-	plan.Address, plan.Port = prefix, tunnels.Port
-	plan.Networks, plan.Peers = slices.Sorted(slices.Values(tunnels.Networks)), slices.SortedFunc(slices.Values(tunnels.Peers), netip.Addr.Compare)
+	plan.Address, plan.Port, plan.Ports = prefix, v1alpha1.DefaultPort, tunnels.Networks
+	plan.Networks, plan.Peers = slices.Sorted(maps.Keys(tunnels.Networks)), slices.SortedFunc(slices.Values(tunnels.Peers), netip.Addr.Compare)
 	return plan
 }
 

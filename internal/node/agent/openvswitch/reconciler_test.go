@@ -49,7 +49,7 @@ func TestReconcileFollowsCluster(t *testing.T) {
 	fake := &fakeSwitch{incarnation: "first"}
 	reconciler := &Reconciler{Switch: fake, Plan: ovs.Plan{Device: "0000:01:00.0"}, PrefixBits: 20, Now: func() time.Time { return now },
 		PrefixOf: func(netip.Addr) (netip.Prefix, bool) { return netip.Prefix{}, false }}
-	state := Tunnels{Local: local, Networks: []uint32{7, 42}, Peers: []netip.Addr{peer3, peer2}, Port: 4789}
+	state := Tunnels{Local: local, Peers: []netip.Addr{peer3, peer2}}
 	for _, step := range []struct {
 		name   string
 		change func()
@@ -57,15 +57,16 @@ func TestReconcileFollowsCluster(t *testing.T) {
 		fails  bool
 	}{
 		{"no network", func() { state.Networks = nil }, "", false},
-		{"first network", func() { state.Networks = []uint32{42} }, "setup", false},
+		{"first network", func() { state.Networks = map[uint32]uint16{42: 4789} }, "setup", false},
 		{"unchanged", func() {}, "", false},
 		{"peers in another order", func() { state.Peers = []netip.Addr{peer2, peer3} }, "", false},
-		{"another network", func() { state.Networks = []uint32{42, 7} }, "setup", false},
+		{"another network", func() { state.Networks = map[uint32]uint16{42: 4789, 7: 4789} }, "setup", false},
+		{"another port", func() { state.Networks = map[uint32]uint16{42: 4789, 7: 8472} }, "setup", false},
 		{"peer removed", func() { state.Peers = state.Peers[:1] }, "setup", false},
 		{"restart", func() { fake.incarnation = "second" }, "renew", false},
 		{"unchanged after restart", func() {}, "", false},
 		{"periodic check", func() { now = now.Add(time.Hour) }, "setup", false},
-		{"setup fails", func() { state.Networks, fake.err = []uint32{1}, errors.New("no hugepages") }, "setup", true},
+		{"setup fails", func() { state.Networks, fake.err = map[uint32]uint16{1: 8472}, errors.New("no hugepages") }, "setup", true},
 		{"setup fails again", func() {}, "setup", true},
 		{"setup succeeds", func() { fake.err = nil }, "setup", false},
 		{"last network removed", func() { state.Networks = nil }, "teardown", false},
@@ -81,7 +82,7 @@ func TestReconcileFollowsCluster(t *testing.T) {
 			t.Errorf("%s: error %v", step.name, err)
 		}
 	}
-	if plan := fake.plan; plan.Address != netip.MustParsePrefix("192.0.2.1/20") || plan.Device != "0000:01:00.0" || plan.Port != 4789 ||
+	if plan := fake.plan; plan.Address != netip.MustParsePrefix("192.0.2.1/20") || plan.Device != "0000:01:00.0" || plan.Ports[1] != 8472 ||
 		!slices.Equal(plan.Networks, []uint32{1}) || !slices.Equal(plan.Peers, []netip.Addr{peer2}) {
 		t.Errorf("the last plan is %+v", plan)
 	}
@@ -91,7 +92,7 @@ func TestReconcileUsesInterfacePrefix(t *testing.T) {
 	fake := &fakeSwitch{}
 	reconciler := &Reconciler{Switch: fake, PrefixBits: 24, Now: time.Now,
 		PrefixOf: func(address netip.Addr) (netip.Prefix, bool) { return netip.PrefixFrom(address, 16), true }}
-	if err := reconciler.Reconcile(t.Context(), Tunnels{Local: local, Networks: []uint32{1}}); err != nil || fake.plan.Address.Bits() != 16 {
+	if err := reconciler.Reconcile(t.Context(), Tunnels{Local: local, Networks: map[uint32]uint16{1: 4789}}); err != nil || fake.plan.Address.Bits() != 16 {
 		t.Errorf("%v, %+v", err, fake.plan)
 	}
 }

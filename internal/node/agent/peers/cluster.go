@@ -113,7 +113,7 @@ func (p *plan) addPeers(vni uint32, joined *network.Joined, verdict *encryption.
 			if member.Cluster == "" && member.Node == p.node.Name {
 				present = true
 			} else if _, known := p.peers[at]; !known && (verdict == nil || !verdict.Active || trusted != nil) {
-				p.peers[at] = control.Peer{VNI: vni, Address: member.Address, Subnets: member.Subnets}
+				p.peers[at] = control.Peer{VNI: vni, Address: member.Address, Subnets: member.Subnets, Port: peerPort(joined.Object.Spec.TunnelPort())}
 			}
 		}
 	}

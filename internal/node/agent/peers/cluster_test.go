@@ -85,6 +85,25 @@ func TestPlanMembers(t *testing.T) {
 	}
 }
 
+// TestPlanPort has peers that are known without the port of their network.
+func TestPlanPort(t *testing.T) {
+	l := newLab(clusterOf([]network.Member{member(1), member(2)}))
+	reconcileOnce(t, l.Reconciler)
+	at := key{42, member(2).Address}
+	if port := l.on.ktsnd[at].Port; port != 0 {
+		t.Errorf("ktsnd gets port %d for the default", port)
+	}
+	l.state.Networks[0].Object.Spec.Port = 8472
+	reconcileOnce(t, l.Reconciler)
+	if ktsnd, recorded := l.on.ktsnd[at].Port, l.on.remembered[at].Port; ktsnd != 8472 || recorded != 8472 {
+		t.Errorf("ktsnd has port %d, the record %d", ktsnd, recorded)
+	}
+	l.on.calls = 0
+	if reconcileOnce(t, l.Reconciler); l.on.calls != 0 {
+		t.Errorf("%d changes where nothing was to change", l.on.calls)
+	}
+}
+
 // TestPlanRejectsSubnetOutsidePart has TSNPeers without a cluster that somebody else than the operator wrote.
 func TestPlanRejectsSubnetOutsidePart(t *testing.T) {
 	for name, test := range map[string]struct {

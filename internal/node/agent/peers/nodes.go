@@ -68,7 +68,7 @@ func planFor(nodeName string, nodes []corev1.Node, networks []network.Network) *
 				p.addFault(node.Name, fmt.Errorf("node %s is unreachable on network %s: %w", node.Name, n.Name, err))
 			} else if node.Name != nodeName {
 				address := addresses[node.Name]
-				p.peers[key{n.VNI, address}] = control.Peer{VNI: n.VNI, Address: address, Subnets: parts}
+				p.peers[key{n.VNI, address}] = control.Peer{VNI: n.VNI, Address: address, Subnets: parts, Port: peerPort(n.Port)}
 			}
 		}
 	}

@@ -72,19 +72,26 @@ func (p *plan) problems() error {
 
 func (p *plan) addFault(node string, err error) { p.faults[node] = errors.Join(p.faults[node], err) }
 
+// peerPort returns the port of a network's peers, 0 for the default: releases of ktsnd without it reject the field.
+func peerPort(port uint16) uint16 {
+	if port == network.DefaultPort {
+		return 0
+	}
+	return port
+}
+
 // tunnels returns the tunnels of the networks that Open vSwitch can carry.
 func (p *plan) tunnels(ownAddress netip.Addr) openvswitch.Tunnels {
-	tunnels := openvswitch.Tunnels{Local: ownAddress}
-	carried, known := map[uint32]bool{}, map[netip.Addr]bool{}
+	tunnels := openvswitch.Tunnels{Local: ownAddress, Networks: map[uint32]uint16{}}
+	known := map[netip.Addr]bool{}
 	for _, n := range p.networks {
 		if p.parts[n.Name] == nil || n.VNI > overlay.MaxSwitchedVNI {
 			continue
 		}
-		tunnels.Networks, tunnels.Port = append(tunnels.Networks, n.VNI), n.Port
-		carried[n.VNI] = true
+		tunnels.Networks[n.VNI] = n.Port
 	}
 	for at := range p.peers {
-		if carried[at.vni] && !known[at.address] {
+		if tunnels.Networks[at.vni] != 0 && !known[at.address] {
 			tunnels.Peers, known[at.address] = append(tunnels.Peers, at.address), true
 		}
 	}

@@ -73,6 +73,8 @@ type Reconciler struct {
 	startedAt time.Time
 	// unplanned is since when existing peers have not been planned.
 	unplanned map[key]time.Time
+	// guarded means that the filter was complete before.
+	guarded bool
 	// reportedSwitchError is the last reported error of Open vSwitch, "" after success.
 	reportedSwitchError string
 }
@@ -155,7 +157,7 @@ func (r *Reconciler) apply(ctx context.Context, plan *plan, ktsnd Ktsnd) error {
 	if err := r.leaveOutLinks(have); err != nil {
 		return err
 	}
-	errs := r.ensureGuard(ctx, kernel)
+	errs := r.ensureGuard(ctx, plan.node, kernel)
 	changes := r.removals(plan, have)
 	for at, peer := range plan.peers {
 		if !complete(have[at], &peer, tunnels[at.vni]) {
@@ -203,12 +205,17 @@ func (r *Reconciler) logChanges(changes []overlay.Change) {
 	}
 }
 
-// ensureGuard restores the filter of the tunnels, and logs the differences.
-func (r *Reconciler) ensureGuard(ctx context.Context, kernel Overlay) error {
+// ensureGuard restores the filter of the tunnels, and reports the differences. The first time they may be those to another release.
+func (r *Reconciler) ensureGuard(ctx context.Context, node *corev1.Node, kernel Overlay) error {
 	changed, err := kernel.Guard(ctx)
 	if len(changed) > 0 {
-		r.Log.Warn("restored the filter of the tunnels", "differences", strings.Join(changed, "; "))
+		differences := strings.Join(changed, "; ")
+		r.Log.Warn("restored the filter of the tunnels", "differences", differences)
+		if r.guarded {
+			r.Warn(node, v1alpha1.ReasonTSNFilterRestored, "another program removed or changed the filter of the tunnels, and it was restored: "+differences)
+		}
 	}
+	r.guarded = r.guarded || err == nil
 	return err
 }
 
@@ -257,6 +264,8 @@ func observe(ctx context.Context, kernel Overlay, ktsnd Ktsnd) (have map[key]obs
 
 // complete reports whether a peer is as planned everywhere.
 func complete(have observed, peer *control.Peer, tunnel bool) bool {
-	return have.recorded != nil && slices.Equal(have.recorded.Subnets, peer.Subnets) &&
-		have.inKtsnd != nil && slices.Equal(have.inKtsnd.Subnets, peer.Subnets) && (have.flooded || !tunnel)
+	same := func(existing *control.Peer) bool {
+		return existing != nil && slices.Equal(existing.Subnets, peer.Subnets) && existing.Port == peer.Port
+	}
+	return same(have.recorded) && same(have.inKtsnd) && (have.flooded || !tunnel)
 }

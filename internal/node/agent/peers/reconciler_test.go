@@ -37,10 +37,12 @@ type fakeNode struct {
 	// guarded counts looks at the filter, which fail with unguardable.
 	guarded     int
 	unguardable error
+	// unguarded are the differences that the next look at the filter finds.
+	unguarded []string
 }
 
 func newFakeNode(tunnels ...uint32) *fakeNode {
-	built := &fakeNode{map[key]control.Peer{}, map[key]control.Peer{}, map[uint32]map[netip.Addr]bool{}, 0, nil, 0, nil}
+	built := &fakeNode{map[key]control.Peer{}, map[key]control.Peer{}, map[uint32]map[netip.Addr]bool{}, 0, nil, 0, nil, nil}
 	for _, vni := range tunnels {
 		built.flooded[vni] = map[netip.Addr]bool{}
 	}
@@ -52,7 +54,9 @@ type fakeOverlay struct{ *fakeNode }
 func (f fakeOverlay) Close() {}
 func (f fakeOverlay) Guard(context.Context) ([]string, error) {
 	f.guarded++
-	return nil, f.unguardable
+	differences := f.unguarded
+	f.unguarded = nil
+	return differences, f.unguardable
 }
 func (f fakeOverlay) Peers() ([]control.Peer, error) {
 	return slices.Collect(maps.Values(f.remembered)), nil
@@ -205,6 +209,22 @@ func TestReconcileRestoresGuard(t *testing.T) {
 	}
 }
 
+func TestEventOfRestoredFilter(t *testing.T) {
+	on := newFakeNode(42)
+	r, _, _ := newReconciler(on, oneNetwork, kubeNode("node1", "10.244.0.0/24", "192.0.2.1", nil))
+	var reasons []string
+	r.Warn = func(_ *corev1.Node, reason, _ string) { reasons = append(reasons, reason) }
+	on.unguarded = []string{"the table of another release"}
+	if reconcileOnce(t, r); len(reasons) > 0 {
+		t.Errorf("Events %q of the agent's start", reasons)
+	}
+	on.unguarded = []string{"table inet kubernetsn is missing"}
+	reconcileOnce(t, r)
+	if reconcileOnce(t, r); !slices.Equal(reasons, []string{v1alpha1.ReasonTSNFilterRestored}) {
+		t.Errorf("Events %q", reasons)
+	}
+}
+
 func TestReconcileRepairsPeers(t *testing.T) {
 	two := netip.MustParseAddr("192.0.2.2")
 	at := key{42, two}
@@ -331,7 +351,7 @@ func TestSwitchGetsSupportedTunnels(t *testing.T) {
 	reconcileOnce(t, r)
 	slices.SortFunc(received.Peers, netip.Addr.Compare)
 	if want := (openvswitch.Tunnels{
-		Local: netip.MustParseAddr("192.0.2.1"), Networks: []uint32{42}, Port: 4789,
+		Local: netip.MustParseAddr("192.0.2.1"), Networks: map[uint32]uint16{42: 4789},
 		Peers: []netip.Addr{netip.MustParseAddr("192.0.2.2"), netip.MustParseAddr("198.51.100.3")},
 	}); fmt.Sprint(received) != fmt.Sprint(want) || *reported != nil {
 		t.Errorf("it is told of %v, want %v; %v", received, want, *reported)

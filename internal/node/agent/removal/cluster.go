@@ -118,8 +118,11 @@ func (c *Cluster) removeDaemonSets(ctx context.Context, served map[string]bool) 
 // cleanNodes starts a pod on each ready node, and waits for all of them.
 func (c *Cluster) cleanNodes(ctx context.Context, served map[string]bool) error {
 	var nodes map[string]bool
+	var pods map[string][]string
 	err := retry.Until(ctx, pollInterval, func() (err error) {
-		nodes, err = c.readyNodes(ctx, served)
+		if nodes, err = c.readyNodes(ctx, served); err == nil {
+			pods, err = podsByNode(ctx, c.Client)
+		}
 		return err
 	})
 	if err != nil {
@@ -137,7 +140,7 @@ func (c *Cluster) cleanNodes(ctx context.Context, served map[string]bool) error 
 			unreachable = append(unreachable, name)
 			continue
 		}
-		if err := c.startCleaning(ctx, name); err != nil {
+		if err := c.startCleaning(ctx, name, pods[name]); err != nil {
 			return err
 		}
 		started = append(started, name)
@@ -156,9 +159,12 @@ func (c *Cluster) cleanNodes(ctx context.Context, served map[string]bool) error 
 // podName returns the name of the pod that cleans a node.
 func podName(node string) string { return "ktsn-clean-" + node }
 
-// startCleaning starts the pod on a node. It replaces the pod of an earlier attempt.
-func (c *Cluster) startCleaning(ctx context.Context, node string) error {
+// startCleaning starts the pod on a node, which leaves the node's pods attached. It replaces the pod of an earlier attempt.
+func (c *Cluster) startCleaning(ctx context.Context, node string, pods []string) error {
 	pod := c.Pod.DeepCopy()
+	for i := range pod.Spec.Containers {
+		pod.Spec.Containers[i].Args = append(pod.Spec.Containers[i].Args, "--pods="+strings.Join(pods, ","))
+	}
 	pod.Name, pod.Namespace, pod.Spec.NodeName = podName(node), c.Namespace, node
 	err := retry.Until(ctx, pollInterval, func() error {
 		_, err := c.Client.CoreV1().Pods(c.Namespace).Create(ctx, pod, metav1.CreateOptions{})

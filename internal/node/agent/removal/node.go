@@ -36,6 +36,10 @@ type Node struct {
 	Further []string
 	// Wait is how long to wait for runtimes to detach ended pods. They need no other program for that.
 	Wait time.Duration
+	// NoPods: no pod of the cluster is known to be on a network. Attachments that remain after Wait are detached, except those of Pods.
+	NoPods bool
+	// Pods are the UIDs of the node's pods, some of which may be on a network in a way that the cluster's objects do not show.
+	Pods []string
 	// Teardown tears down Open vSwitch; nil without one.
 	Teardown func(context.Context) error
 	// Out gets the paths of removed files.
@@ -45,8 +49,8 @@ type Node struct {
 // lockTimeout is how long to wait for running network plugins, and for other programs that change the node's networks.
 const lockTimeout = 10 * time.Second
 
-// Clean removes everything that was installed. It refuses, before it removes anything, while pods are attached or have
-// volumes. The records go last, so that a failed attempt can be repeated.
+// Clean removes everything that was installed. It refuses, before it removes anything, while pods have volumes, or are attached (see
+// NoPods). The records go last, so that a failed attempt can be repeated.
 func (n *Node) Clean(ctx context.Context) error {
 	kernel, err := overlay.Open(n.StateDir, lockTimeout)
 	if err != nil {
@@ -140,53 +144,62 @@ func (n *Node) refuseVolumes() error {
 func (n *Node) awaitDetached(ctx context.Context, kernel *overlay.Node) (folders []string, err error) {
 	ctx, cancel := context.WithTimeout(ctx, n.Wait)
 	defer cancel()
-	for {
-		if err = n.detachGone(kernel); err == nil {
-			if folders, err = n.ipamFolders(); err == nil {
+	for waited := false; ; {
+		if err = n.detach(kernel, waited && n.NoPods); err == nil {
+			if folders, err = n.ipamFolders(waited && n.NoPods); err == nil {
 				return folders, nil
 			}
 		}
+		if waited {
+			return nil, err
+		}
 		select {
 		case <-ctx.Done():
-			return nil, err
+			waited = true
 		case <-time.After(pollInterval):
 		}
 	}
 }
 
-// detachGone detaches containers that have ended, and fails if others are attached.
-func (n *Node) detachGone(kernel *overlay.Node) error {
+// detach detaches containers that have ended, or all. It fails if others are attached.
+func (n *Node) detach(kernel *overlay.Node, all bool) error {
 	attached, err := attachment.List(n.StateDir, kernel)
 	if err != nil {
 		return err
 	}
-	for _, entry := range attached {
-		if !entry.Gone {
-			return fmt.Errorf("interface %s of container %s is attached to network %s; remove its pod first", entry.Interface, entry.ContainerID, entry.Network)
-		}
-		if entry.OfLinks() {
-			options := &attachment.LinkOptions{StateDir: n.StateDir, ControlSocket: control.DefaultPath, Patience: lockTimeout}
-			if err := attachment.DetachLinks(context.Background(), options, &entry); err != nil {
-				return fmt.Errorf("detach ended container %s: %w", entry.ContainerID, err)
+	for i := range attached {
+		entry := &attached[i]
+		if !entry.Gone && !entry.Ended {
+			// Without a UID it is not known whether the pod exists.
+			if exists := slices.Contains(n.Pods, entry.Identity) || entry.Identity == entry.ContainerID; exists || !all {
+				return fmt.Errorf("interface %s of container %s is attached to network %s; remove its pod first", entry.Interface, entry.ContainerID, entry.Network)
 			}
-			continue
+			fmt.Fprintf(n.Out, "detaching interface %s of container %s, which no pod has\n", entry.Interface, entry.ContainerID)
 		}
-		config, err := os.ReadFile(filepath.Join(n.ConfDir, entry.Network+confSuffix))
-		if err != nil {
-			return fmt.Errorf("detach ended container %s: %w", entry.ContainerID, err)
-		}
-		if err := cni.Detach(&entry.Attachment, config, n.PluginDir); err != nil {
+		if err := n.detachOne(entry); err != nil {
 			return fmt.Errorf("detach ended container %s: %w", entry.ContainerID, err)
 		}
 	}
 	return nil
 }
 
+func (n *Node) detachOne(entry *attachment.Attached) error {
+	if entry.OfLinks() {
+		options := &attachment.LinkOptions{StateDir: n.StateDir, ControlSocket: control.DefaultPath, Patience: lockTimeout}
+		return attachment.DetachLinks(context.Background(), options, entry)
+	}
+	config, err := os.ReadFile(filepath.Join(n.ConfDir, entry.Network+confSuffix))
+	if err != nil {
+		return err
+	}
+	return cni.Detach(&entry.Attachment, config, n.PluginDir)
+}
+
 // confSuffix is the suffix of network configurations.
 const confSuffix = ".conf"
 
-// ipamFolders returns host-local's folders of the installed networks. It fails if an address is allocated.
-func (n *Node) ipamFolders() ([]string, error) {
+// ipamFolders returns host-local's folders of the installed networks. It fails if an address is allocated, unless all may go.
+func (n *Node) ipamFolders(all bool) ([]string, error) {
 	installed, err := n.Installed.Installed()
 	if err != nil {
 		return nil, err
@@ -198,7 +211,7 @@ func (n *Node) ipamFolders() ([]string, error) {
 			continue
 		}
 		folder := filepath.Join(n.IPAMDir, name)
-		if err := checkFree(folder); err != nil {
+		if err := checkFree(folder); err != nil && !all {
 			return nil, err
 		}
 		folders = append(folders, folder)

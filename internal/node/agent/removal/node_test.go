@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/install"
+	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
@@ -166,5 +167,33 @@ func TestCleanWaitsForRuntime(t *testing.T) {
 	}
 	if left := files(t, root); !slices.Equal(left, theirs) {
 		t.Errorf("left are %q, want %q", left, theirs)
+	}
+}
+
+// The runtime may have forgotten a pod that was deleted since then: neither its interface nor its address is freed.
+func TestCleanWithoutPods(t *testing.T) {
+	for name, record := range map[string]string{
+		"an address":    "",
+		"an attachment": `{"version":1,"network":"kubernetsn-links","containerID":"c","interface":"tsn0","identity":"uid","netns":"/","vni":42,"bridge":"b","tunnel":"t","sandbox":true}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, root := newNode(t)
+			write(t, filepath.Join(root, "ipam/tsn/10.42.0.7"), "c")
+			if record != "" {
+				write(t, filepath.Join(root, "state/attachments/"+attachment.SandboxNetwork+"/c:tsn0"), record)
+			}
+			if err := n.Clean(t.Context()); err == nil {
+				t.Error("cleaned while something is attached")
+			}
+			n.NoPods, n.Pods = true, []string{"uid"}
+			if err := n.Clean(t.Context()); record != "" && (err == nil || !strings.Contains(err.Error(), "remove its pod first")) {
+				t.Errorf("of a pod that exists it said %v", err)
+			}
+			n.Pods = []string{"another"}
+			testlab.Must(t, n.Clean(t.Context()))
+			if left := files(t, root); !slices.Equal(left, theirs) {
+				t.Errorf("left are %q, want %q", left, theirs)
+			}
+		})
 	}
 }

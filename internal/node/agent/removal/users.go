@@ -28,22 +28,42 @@ type Network struct{ Namespace, Name string }
 // podsInUse lists the running pods with a volume of the driver or on one of the networks.
 func podsInUse(ctx context.Context, client kubernetes.Interface, driver string, networks []Network) ([]string, error) {
 	var names []string
+	err := eachPod(ctx, client, func(pod *corev1.Pod) {
+		if csi.InPod(pod, driver) || usesNetwork(pod, networks) {
+			names = append(names, pod.Namespace+"/"+pod.Name)
+		}
+	})
+	slices.Sort(names)
+	return names, err
+}
+
+// podsByNode returns the UIDs of the running pods that can be on networks, by node.
+func podsByNode(ctx context.Context, client kubernetes.Interface) (map[string][]string, error) {
+	uids := map[string][]string{}
+	err := eachPod(ctx, client, func(pod *corev1.Pod) {
+		if !pod.Spec.HostNetwork {
+			uids[pod.Spec.NodeName] = append(uids[pod.Spec.NodeName], string(pod.UID))
+		}
+	})
+	return uids, err
+}
+
+// eachPod calls do for each pod of the cluster that has not ended.
+func eachPod(ctx context.Context, client kubernetes.Interface, do func(pod *corev1.Pod)) error {
 	options := metav1.ListOptions{Limit: page}
 	for {
 		pods, err := client.CoreV1().Pods("").List(ctx, options)
 		if err != nil {
-			return nil, fmt.Errorf("list the cluster's pods: %w", err)
+			return fmt.Errorf("list the cluster's pods: %w", err)
 		}
 		for i := range pods.Items {
 			pod := &pods.Items[i]
-			ended := pod.Status.Phase == corev1.PodSucceeded || pod.Status.Phase == corev1.PodFailed
-			if !ended && (csi.InPod(pod, driver) || usesNetwork(pod, networks)) {
-				names = append(names, pod.Namespace+"/"+pod.Name)
+			if pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+				do(pod)
 			}
 		}
 		if options.Continue = pods.Continue; options.Continue == "" {
-			slices.Sort(names)
-			return names, nil
+			return nil
 		}
 	}
 }

@@ -12,7 +12,11 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes/fake"
+
+	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
 func pod(name, annotation string, phase corev1.PodPhase, drivers ...string) *corev1.Pod {
@@ -45,6 +49,23 @@ func TestPodsInUse(t *testing.T) {
 	}
 }
 
+func TestPodsByNode(t *testing.T) {
+	var objects []runtime.Object
+	for name, change := range map[string]func(*corev1.Pod){
+		"first": func(*corev1.Pod) {}, "ended": func(p *corev1.Pod) { p.Status.Phase = corev1.PodFailed },
+		"host": func(p *corev1.Pod) { p.Spec.HostNetwork = true }, "elsewhere": func(p *corev1.Pod) { p.Spec.NodeName = "b" },
+	} {
+		created := pod(name, "", corev1.PodRunning)
+		created.UID, created.Spec.NodeName = types.UID(name), "a"
+		change(created)
+		objects = append(objects, created)
+	}
+	uids, err := podsByNode(t.Context(), fake.NewClientset(objects...))
+	if err != nil || fmt.Sprint(uids) != "map[a:[first] b:[elsewhere]]" {
+		t.Errorf("found %v, %v", uids, err)
+	}
+}
+
 func TestRemoveRefusesWhileInUse(t *testing.T) {
 	daemons := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Name: "ktsnd", Namespace: "system"}}
 	client := fake.NewClientset(pod("user", "system/tsn", corev1.PodRunning), daemons)
@@ -66,5 +87,16 @@ func TestInUseErrorIsShort(t *testing.T) {
 	}
 	if got := inUseError(names).Error(); !strings.Contains(got, "p19 and 10 more; delete") || strings.Contains(got, "p20") {
 		t.Errorf("said %s", got)
+	}
+}
+
+func TestCleaningPodKnowsPods(t *testing.T) {
+	client := fake.NewClientset()
+	c := &Cluster{Client: client, Namespace: "system", Pod: &corev1.Pod{Spec: corev1.PodSpec{Containers: []corev1.Container{{Args: []string{"clean-node"}}}}}}
+	testlab.Must(t, c.startCleaning(t.Context(), "a", []string{"first", "second"}))
+	started, err := client.CoreV1().Pods("system").Get(t.Context(), podName("a"), metav1.GetOptions{})
+	testlab.Must(t, err)
+	if got := started.Spec.Containers[0].Args; !slices.Equal(got, []string{"clean-node", "--pods=first,second"}) {
+		t.Errorf("its arguments are %q", got)
 	}
 }

@@ -49,16 +49,16 @@ type Sweeper struct {
 	Volumes    Volumes
 	Plugin     Plugin
 	Do         func(ctx context.Context, ask func(context.Context, Ktsnd) error) error
-	// Exists reports whether a path of a network namespace exists.
-	Exists func(path string) bool
+	// Exists reports whether a path of a network namespace exists, Occupied whether processes may be in it.
+	Exists, Occupied func(path string) bool
 	// Every is the time between two sweeps.
 	Every time.Duration
 	// Swept is called for each removed item with its kind.
 	Swept func(what string)
 	Log   *slog.Logger
 
-	// missing are the identities without a pod in the last sweep.
-	missing map[string]bool
+	// missing are the identities without a pod in the last sweep, ended the ports of ended containers.
+	missing, ended map[string]bool
 }
 
 // Run sweeps until ctx ends.
@@ -91,9 +91,14 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	// A network namespace may contain processes even if the API server does not have the pod.
-	for _, attached := range items.attached {
-		if !attached.Gone {
+	ended := map[string]bool{}
+	for i := range items.attached {
+		attached := &items.attached[i]
+		switch {
+		case attached.Ended:
+			ended[attached.PortName()] = true
+		case !alive[attached.Identity] && !attached.Gone && s.Occupied(attached.Netns):
+			// A network namespace may contain processes even if the API server does not have the pod.
 			alive[attached.Identity] = true
 		}
 	}
@@ -104,8 +109,9 @@ func (s *Sweeper) Sweep(ctx context.Context) error {
 		}
 	}
 	gone := func(identity string) bool { return missing[identity] && s.missing[identity] }
-	defer func() { s.missing = missing }()
-	return errors.Join(s.sweepPods(ctx, items, gone), s.sweepAttachments(ctx, items, gone), s.sweepEndpoints(ctx, items, gone))
+	endedAgain := func(port string) bool { return ended[port] && s.ended[port] }
+	defer func() { s.missing, s.ended = missing, ended }()
+	return errors.Join(s.sweepPods(ctx, items, gone), s.sweepAttachments(ctx, items, gone, endedAgain), s.sweepEndpoints(ctx, items, gone))
 }
 
 // confirmed asks the API server itself whether a pod is gone: the cache may be stale after a lost connection.
@@ -214,17 +220,20 @@ func (s *Sweeper) sweepPods(ctx context.Context, items *inventory, gone func(str
 	return errs
 }
 
-// sweepAttachments detaches ended containers. No new container has the same name.
-func (s *Sweeper) sweepAttachments(ctx context.Context, items *inventory, gone func(string) bool) error {
+// sweepAttachments detaches ended containers. No new container has the same name. Ended containers of an existing
+// pod are leftovers of its previous sandboxes.
+func (s *Sweeper) sweepAttachments(ctx context.Context, items *inventory, gone, ended func(string) bool) error {
 	var errs error
-	for _, attached := range items.attached {
-		if attached.Gone && gone(attached.Identity) {
-			isGone, err := s.confirmed(ctx, attached.Identity)
-			if isGone {
-				err = s.Plugin.Detach(ctx, &attached)
-			}
-			errs = errors.Join(errs, s.report(isGone, "interface", attached.ContainerID+" "+attached.Interface, err))
+	for i := range items.attached {
+		attached := &items.attached[i]
+		isGone, err := ended(attached.PortName()), error(nil)
+		if !isGone && gone(attached.Identity) {
+			isGone, err = s.confirmed(ctx, attached.Identity)
 		}
+		if isGone {
+			err = s.Plugin.Detach(ctx, attached)
+		}
+		errs = errors.Join(errs, s.report(isGone, "interface", attached.ContainerID+" "+attached.Interface, err))
 	}
 	return errs
 }
@@ -254,10 +263,10 @@ func (s *Sweeper) sweepEndpoints(ctx context.Context, items *inventory, gone fun
 // report returns an error, or logs and counts a removed item.
 func (s *Sweeper) report(gone bool, kind, name string, err error) error {
 	if err != nil {
-		return fmt.Errorf("remove %s %s of a deleted pod: %w", kind, name, err)
+		return fmt.Errorf("remove %s %s of a pod or sandbox that has ended: %w", kind, name, err)
 	}
 	if gone {
-		s.Log.Info("removed remains of a deleted pod", "kind", kind, "name", name)
+		s.Log.Info("removed remains of a pod or sandbox that has ended", "kind", kind, "name", name)
 		s.Swept(kind)
 	}
 	return nil

@@ -65,9 +65,10 @@ func newSweeper(on *fakeNode, pods ...*corev1.Pod) *Sweeper {
 	server := objects.Build()
 	return &Sweeper{
 		Pods: server, Live: server, Node: "node1", Volumes: on, Plugin: on, Swept: func(string) {},
-		Do:     func(ctx context.Context, ask func(context.Context, Ktsnd) error) error { return ask(ctx, on) },
-		Exists: func(path string) bool { return path == "/there" },
-		Log:    slog.New(slog.DiscardHandler),
+		Do:       func(ctx context.Context, ask func(context.Context, Ktsnd) error) error { return ask(ctx, on) },
+		Exists:   func(path string) bool { return path == "/there" },
+		Occupied: func(path string) bool { return path == "/there" },
+		Log:      slog.New(slog.DiscardHandler),
 	}
 }
 
@@ -76,7 +77,12 @@ func pod(uid string) *corev1.Pod {
 }
 
 func attached(identity string, gone bool) attachment.Attached {
-	return attachment.Attached{Attachment: overlay.Attachment{Identity: identity, Interface: "tsn0"}, Gone: gone}
+	return attachment.Attached{Attachment: overlay.Attachment{Identity: identity, Interface: "tsn0"}, Netns: "/there", Gone: gone}
+}
+
+// leftover is an attachment of a sandbox that was not deleted and whose network namespace is pinned.
+func leftover(identity string, ended bool) attachment.Attached {
+	return attachment.Attached{Attachment: overlay.Attachment{Identity: identity, Interface: "tsn0", ContainerID: "first"}, Netns: "/pinned", Present: true, Ended: ended}
 }
 
 func endpoint(identity, netns string) control.AttachedEndpoint {
@@ -100,10 +106,15 @@ func TestSweepRemovesRemainsOnly(t *testing.T) {
 		}, "interface gone, volume gone"},
 		"a folder that no volume is written down for": {inventory{dirs: []string{"gone"}}, "volume gone"},
 		"a socket that nobody remembers":              {inventory{pods: []control.Pod{{Identity: "gone", Path: "/x"}, {Identity: "none"}}}, "volume gone"},
-		"nothing as long as the network namespace is there": {inventory{
+		"nothing as long as processes may be in the network namespace": {inventory{
 			volumes: []csi.Volume{{UID: "gone"}}, attached: []attachment.Attached{attached("gone", false)},
 			endpoints: []control.AttachedEndpoint{endpoint("gone", "/there")},
 		}, ""},
+		"an interface in a network namespace without processes": {inventory{attached: []attachment.Attached{leftover("gone", false)}}, "interface gone"},
+		"nothing of a sandbox of a pod that is there":           {inventory{attached: []attachment.Attached{leftover("alive", false)}}, ""},
+		"the previous sandbox of a pod that is there": {inventory{
+			volumes: []csi.Volume{{UID: "alive"}}, attached: []attachment.Attached{leftover("alive", true), attached("alive", false)},
+		}, "interface alive"},
 		"an endpoint that nobody remembers": {inventory{
 			endpoints: []control.AttachedEndpoint{endpoint("gone", "/gone"), endpoint("also-gone", "/there")},
 		}, "endpoint gone"},
@@ -152,7 +163,7 @@ func TestSweepConfirmsWithAPIServer(t *testing.T) {
 	}
 	s.Live = failing{}
 	err := s.Sweep(t.Context())
-	if err == nil || !strings.Contains(err.Error(), "remove volume alive of a deleted pod: list the node's pods: no connection") || len(on.removed) > 0 {
+	if err == nil || !strings.Contains(err.Error(), "remove volume alive of a pod or sandbox that has ended: list the node's pods: no connection") || len(on.removed) > 0 {
 		t.Errorf("removed %q without asking, and said %v", on.removed, err)
 	}
 }
@@ -169,7 +180,7 @@ func TestSweepRetries(t *testing.T) {
 	s := newSweeper(on)
 	for range 3 {
 		err := s.Sweep(t.Context())
-		if len(on.removed) > 0 && (err == nil || !strings.Contains(err.Error(), "remove volume gone of a deleted pod: busy")) {
+		if len(on.removed) > 0 && (err == nil || !strings.Contains(err.Error(), "remove volume gone of a pod or sandbox that has ended: busy")) {
 			t.Errorf("said %v", err)
 		}
 	}

@@ -4,7 +4,7 @@ package watch
 
 // Reasons of Events of pods.
 const (
-	// ReasonNoInterface : the pod has a volume of the driver and no interface on a network.
+	// ReasonNoInterface : the pod has no interface on a network that it names, or has a volume of the driver and no interface at all.
 	ReasonNoInterface = "TSNInterfaceMissing"
 	// ReasonNoVolume : a container preloads libktsn.so, and the pod has no volume with it.
 	ReasonNoVolume = "TSNVolumeMissing"

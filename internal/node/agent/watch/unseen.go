@@ -36,7 +36,9 @@ func (w *Watcher) guarded() map[string][]attachment.Guarded {
 
 // captured reports whether relays serve all programs of a pod that have not loaded libktsn.so.
 func captured(interfaces []attachment.Guarded) bool {
-	return len(interfaces) > 0 && !slices.ContainsFunc(interfaces, func(guarded attachment.Guarded) bool { return guarded.Mode == capture.None })
+	return len(interfaces) > 0 && !slices.ContainsFunc(interfaces, func(guarded attachment.Guarded) bool {
+		return guarded.Mode == capture.None && !guarded.Other
+	})
 }
 
 // unseenPart is the subject of failures to read the filters.
@@ -60,6 +62,11 @@ func droppedFindings(interfaces []attachment.Guarded) []finding {
 }
 
 func unseenFinding(guarded *attachment.Guarded, who, name string) finding {
+	if guarded.Other {
+		return finding{ReasonUnseen, guarded.Interface + " " + name, fmt.Sprintf("Messages with a transmit time of %s were dropped at %s, because it is not on a "+
+			"network and they would leave early. Send them to addresses on the pod's networks, or let them leave early by the annotation %s: %s",
+			who, guarded.Interface, v1alpha1.OffNetworkAnnotation, v1alpha1.OffNetworkPass)}
+	}
 	return finding{ReasonUnseen, guarded.Interface + " " + name, fmt.Sprintf("Messages with a transmit time of %s did not come through libktsn.so, and %s "+
 		"does not let them out, because they would leave early: %s. %s", who, guarded.Interface, reasons(guarded), remedy(guarded))}
 }

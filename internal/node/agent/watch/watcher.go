@@ -21,6 +21,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/errortext"
+	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
 )
 
 // Ktsnd is a connection to the node's ktsnd.
@@ -166,7 +167,7 @@ func (w *Watcher) podFindings(pod *corev1.Pod, served map[string]control.Pod) []
 	volume := csi.InPod(pod, w.Driver)
 	var findings []finding
 	switch {
-	case volume && (!known || has.Endpoints == 0):
+	case volume && (!known || has.Endpoints == 0) && podstatus.Attached(pod) == nil: // otherwise Attached reports it
 		findings = append(findings, finding{ReasonNoInterface, "", "The pod has a volume of " + w.Driver + " but no interface on a network of " +
 			"KuberneTSN, so its timed messages go nowhere; name a network in the annotation k8s.v1.cni.cncf.io/networks"})
 	case !volume && has.Endpoints > 0 && preloads(pod):

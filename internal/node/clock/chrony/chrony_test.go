@@ -189,8 +189,9 @@ func TestAskAtOnce(t *testing.T) {
 	testlab.Must(t, err)
 	dead.Close()
 	results := make(chan error, askers)
+	var ended sync.WaitGroup
 	for range askers {
-		go func() {
+		ended.Go(func() {
 			connection, remove, err := dial(t.Context(), path)
 			if err != nil {
 				results <- err
@@ -205,8 +206,9 @@ func TestAskAtOnce(t *testing.T) {
 				_, err = connection.Read(make([]byte, 2048))
 			}
 			results <- err
-		}()
+		})
 	}
+	ended.Wait() // then all have removed their sockets
 	for range askers {
 		if err := <-results; err != nil {
 			t.Error(err)

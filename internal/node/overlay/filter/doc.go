@@ -6,6 +6,7 @@
 //	inet    what arrives for a tunnel: by the uplink only, from peers only, with a source that is behind the peer
 //	        what leaves the node by the tunnel's port: nothing that the node forwards, nothing of a program's socket
 //	        what the node's programs send into a closed bridge: nothing
+//	        what a closed bridge forwards: without connection tracking
 //	netdev  what a closed bridge hands to the node: nothing, ARP included
 //
 //	  packet for the node, UDP port and VNI of a tunnel

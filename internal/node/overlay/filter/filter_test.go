@@ -3,7 +3,9 @@
 package filter
 
 import (
+	"cmp"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"slices"
@@ -54,6 +56,37 @@ func TestSources(t *testing.T) {
 }
 
 // TestApplyWithoutNftables by what such kernels answer, Debian's 6.1 without its modules among them.
+func TestNetworksOfPeers(t *testing.T) {
+	plain, ported := peer("192.0.2.2", "10.42.2.0/24"), peer("192.0.2.2", "10.43.2.0/24")
+	plain.VNI, ported.VNI, ported.Port = 42, 43, 8472
+	for name, test := range map[string]struct {
+		tunnels []Tunnel
+		want    string
+	}{
+		"no tunnel":                           {nil, "[{4789 42} {4789 43} {8472 43}]"},
+		"a tunnel of the network with a port": {[]Tunnel{{VNI: 43, Port: 8472}}, "[{4789 42} {4789 43} {8472 43}]"},
+		"a tunnel of ktsnd's port":            {[]Tunnel{{VNI: 42, Port: 4000}}, "[{4000 42} {4000 43} {8472 43}]"},
+		"both":                                {[]Tunnel{{VNI: 42, Port: 4789}, {VNI: 43, Port: 8472}}, "[{4789 42} {4789 43} {8472 43}]"},
+		"only an encrypted tunnel": {
+			[]Tunnel{{VNI: 42, Port: 4793, Encrypted: true}}, "[{4789 42} {4789 43} {4793 42} {4793 43} {8472 43}]",
+		},
+		"an encrypted tunnel of the network with a port": {
+			[]Tunnel{{VNI: 43, Port: 4793, Encrypted: true}}, "[{4789 42} {4789 43} {4793 42} {4793 43} {8472 43}]",
+		},
+		"an encrypted tunnel, and a clear one": {
+			[]Tunnel{{VNI: 42, Port: 4000}, {VNI: 43, Port: 4793, Encrypted: true}}, "[{4000 42} {4000 43} {4793 42} {4793 43} {8472 43}]",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			networks := (&Wanted{Tunnels: test.tunnels, Peers: []control.Peer{plain, ported}}).networks()
+			slices.SortFunc(networks, func(a, b network) int { return cmp.Or(cmp.Compare(a.port, b.port), cmp.Compare(a.vni, b.vni)) })
+			if got := fmt.Sprint(slices.Compact(networks)); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
 func TestApplyWithoutNftables(t *testing.T) {
 	for answer, missing := range map[syscall.Errno]bool{unix.EINVAL: true, unix.EPROTONOSUPPORT: true, unix.EOPNOTSUPP: true, unix.EPERM: false} {
 		if got := errors.Is(notListed(answer), ErrMissing); got != missing {

@@ -32,6 +32,7 @@ const (
 	chainTagged  = "tagged"
 	chainForward = "forward"
 	chainOutput  = "output"
+	chainBridged = "bridged"
 )
 
 // Where things are, from the outer UDP header on. A frame inside begins behind the headers of UDP and VXLAN.
@@ -74,6 +75,9 @@ func chains() []chain {
 			jump(chainInside),
 		}},
 		{chainInput, nftables.ChainHookInput, []rule{jump(chainTunnel, isOf(setTunnels)...)}},
+		// The bridge sees only the replies of a captured connection, because ktsnd sends the requests. Connection tracking would call them
+		// invalid, and rules of kube-proxy and others drop invalid packets (br_netfilter shows them bridged ones).
+		{chainBridged, nftables.ChainHookPrerouting, []rule{untracked(meta(expr.MetaKeyIIFNAME), in(setClosed))}},
 		{chainForward, nftables.ChainHookForward, []rule{drop(ReasonForwarded, isOf(setNetworks)...)}},
 		{chainOutput, nftables.ChainHookOutput, []rule{
 			// Packets with a user are from a program's socket; those of the kernel's tunnels have none, which ends the rule.
@@ -173,6 +177,9 @@ func drop(reason string, matches ...expr.Any) rule {
 func accept(matches ...expr.Any) rule {
 	return rule{"", append(matches, &expr.Verdict{Kind: expr.VerdictAccept})}
 }
+
+// untracked keeps packets out of connection tracking.
+func untracked(matches ...expr.Any) rule { return rule{"", append(matches, &expr.Notrack{})} }
 
 func jump(to string, matches ...expr.Any) rule {
 	return rule{"", append(matches, &expr.Verdict{Kind: expr.VerdictJump, Chain: to})}

@@ -18,6 +18,8 @@ type Tunnel struct {
 	Uplink int
 	// Open: programs of the node may send into it, through its bridge.
 	Open bool
+	// Encrypted: it has the port of encrypted tunnels.
+	Encrypted bool
 }
 
 // Wanted describes the filter. If all of it is empty there is to be no filter.
@@ -47,7 +49,7 @@ func (l *Link) contents() map[string]elements {
 	return (&Wanted{Tunnels: []Tunnel{l.Tunnel}, Peers: l.Peers}).contents()
 }
 
-// defaultPort is VXLAN's, for networks that have no tunnel on this node yet.
+// defaultPort is VXLAN's, for networks that have no tunnel in clear on this node yet.
 const defaultPort = 4789
 
 // network identifies a tunnel's packets.
@@ -68,14 +70,26 @@ func (w *Wanted) tunnels() []network {
 // networks returns all networks into which programs of this node must not send, including those that only peers have.
 func (w *Wanted) networks() []network {
 	all := w.tunnels()
-	ports := []uint16{}
-	for _, tunnel := range w.Tunnels {
-		ports = append(ports, tunnel.Port)
+	given := map[uint32]uint16{}
+	for _, peer := range w.Peers {
+		given[peer.VNI] = peer.Port
 	}
-	if len(ports) == 0 {
+	// The tunnels of a peer without a port have the port of the tunnels here, if those have none of their own. Only the peer may know
+	// whether its network is encrypted, so the ports of both kinds of tunnels count.
+	ports, inClear := []uint16{}, false
+	for _, tunnel := range w.Tunnels {
+		if tunnel.Port != given[tunnel.VNI] {
+			ports = append(ports, tunnel.Port)
+			inClear = inClear || !tunnel.Encrypted
+		}
+	}
+	if !inClear {
 		ports = append(ports, defaultPort)
 	}
 	for _, peer := range w.Peers {
+		if peer.Port != 0 {
+			all = append(all, network{peer.Port, peer.VNI})
+		}
 		for _, port := range ports {
 			all = append(all, network{port, peer.VNI})
 		}

@@ -12,7 +12,7 @@ import (
 
 // Serve answers each request on a new control socket with the result of answer; "" sends no answer. It serves one connection at a time.
 // stop waits until the clients have closed their connections; the test calls it at its end.
-func Serve(t *testing.T, answer func(request []byte) string) (socket string, stop func()) {
+func Serve(t testing.TB, answer func(request []byte) string) (socket string, stop func()) {
 	t.Helper()
 	socket = filepath.Join(t.TempDir(), "control.sock")
 	listener, err := net.ListenUnix("unixpacket", &net.UnixAddr{Name: socket, Net: "unixpacket"})

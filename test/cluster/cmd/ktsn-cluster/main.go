@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 
-// Command ktsn-cluster creates a real Kubernetes cluster on this machine, for tests; see docs/cluster.md.
+// Command ktsn-cluster creates a real Kubernetes cluster on this machine, for tests; see docs/contributing/test-cluster.md.
 package main
 
 import (

@@ -65,7 +65,7 @@ func newRoot(s *shared) *cobra.Command {
 	root := &cobra.Command{
 		Use:           "ktsn-cluster",
 		Short:         "A real Kubernetes cluster on this machine, for tests",
-		Long:          "ktsn-cluster runs a Kubernetes cluster whose nodes are containers of this machine. docs/cluster.md describes it.",
+		Long:          "ktsn-cluster runs a Kubernetes cluster whose nodes are containers of this machine. docs/contributing/test-cluster.md describes it.",
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Version:       version.Line("ktsn-cluster"),

@@ -23,7 +23,7 @@ const (
 func (o *Options) command() *exec.Cmd {
 	arguments := []string{"--net=" + o.Netns, o.Path, "-nodefaults", "-display", "none", "-no-reboot", "-machine", "pc", "-accel", "tcg,thread=single",
 		"-cpu", "max", "-smp", strconv.Itoa(o.Processors), "-m", strconv.Itoa(o.MemoryMiB), "-kernel", o.Kernel, "-initrd", o.Initrd,
-		"-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off cryptomgr.notests", "-serial", "file:" + o.path(console),
+		"-append", "console=ttyS0 quiet panic=-1 nokaslr mitigations=off no_timer_check cryptomgr.notests", "-serial", "file:" + o.path(console),
 		"-fsdev", "local,id=shared,path=" + o.Shared + ",security_model=none,multidevs=remap",
 		"-device", "virtio-9p-pci,fsdev=shared,mount_tag=" + protocol.SharedTag, "-device", "virtio-serial"}
 	for name, socket := range map[string]string{protocol.AgentPort: agentSocket, protocol.ClockPort: clockSocket} {
