@@ -115,8 +115,10 @@ static struct ktsn_shaper_packet *few_pop(struct ktsn_queue_slot *slot)
 	return first;
 }
 
-/* Adds a packet to an ordered slot, or orders a slot that has SLOT_FEW packets. */
-static void slot_push_ordered(struct ktsn_queue_slot *slot, struct ktsn_shaper_packet *packet)
+/* Adds a packet to an ordered slot, or orders a slot that has SLOT_FEW packets. Not inlined, so that
+ * slot_push() is. */
+__attribute__((noinline)) static void slot_push_ordered(struct ktsn_queue_slot *slot,
+							struct ktsn_shaper_packet *packet)
 {
 	struct ktsn_shaper_packet *head = slot_list(slot);
 
@@ -137,7 +139,7 @@ static struct ktsn_shaper_packet *slot_pop(struct ktsn_queue_slot *slot)
 	return head;
 }
 
-static void slot_push(struct ktsn_queue_slot *slot, struct ktsn_shaper_packet *packet)
+static inline void slot_push(struct ktsn_queue_slot *slot, struct ktsn_shaper_packet *packet)
 {
 	uintptr_t count = slot->tagged & SLOT_TAG_MASK;
 
