@@ -18,7 +18,7 @@
 struct fit {
 	const struct ktsn_shaper_packet *packet; /* NULL: not known */
 	int64_t from_tai_ns;                     /* beginning of the search */
-	int64_t start_tai_ns;
+	int64_t start_tai_ns;                    /* without a window: from_tai_ns */
 	struct ktsn_window window;
 };
 
