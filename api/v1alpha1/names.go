@@ -294,7 +294,7 @@ const (
 	ReasonTunnelAddress = "TunnelAddress"
 	// ReasonPeerSilent : a node has received nothing from another one for more than 42 s; the message names both.
 	ReasonPeerSilent = "PeerSilent"
-	// ReasonPeersUnknown : no other node has been heard of yet. With Open vSwitch this is not measured.
+	// ReasonPeersUnknown : no other node has been heard of yet.
 	ReasonPeersUnknown = "PeersUnknown"
 	// ReasonHostUnchecked : the settings of the node cannot be checked; the message has the cause.
 	ReasonHostUnchecked = "HostUnchecked"

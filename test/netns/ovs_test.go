@@ -229,16 +229,7 @@ func TestMessagesGoThroughOpenVSwitch(t *testing.T) {
 // checkOwnFlow adds a foreign flow that drops priority 6, and checks that nothing else is dropped.
 func (l *ovsLab) checkOwnFlow(t *testing.T) {
 	t.Helper()
-	flows := func(arguments ...string) string {
-		t.Helper()
-		command, rest := arguments[0], arguments[1:]
-		out, err := exec.Command("ovs-ofctl", append([]string{"--timeout=10", command, "unix:" + filepath.Join(l.node.RunDir, ovs.BridgeInternal+".mgmt")}, rest...)...).CombinedOutput()
-		if err != nil {
-			t.Fatalf("ovs-ofctl %v: %v: %s", arguments, err, out)
-		}
-		return string(out)
-	}
-	flows("add-flow", "cookie=1,priority=200,in_port=ktsnd,dl_vlan=42,dl_vlan_pcp=6,actions=drop")
+	l.ofctl(t, "add-flow", "cookie=1,priority=200,in_port=ktsnd,dl_vlan=42,dl_vlan_pcp=6,actions=drop")
 	const count = 20
 	for priority, arrive := range map[string]int{"6": 0, "5": count} {
 		seen := l.run(t, traffic{count: count, payloadBytes: 64, talkerOptions: []string{"--priority", priority}, environment: l.preloaded(t)})
@@ -246,10 +237,20 @@ func (l *ovsLab) checkOwnFlow(t *testing.T) {
 			t.Errorf("of priority %s were %d sent, and %d arrived", priority, len(seen.sent), len(seen.received))
 		}
 	}
-	if dumped := flows("dump-flows", "cookie=1/-1"); !strings.Contains(dumped, "n_packets=20") {
+	if dumped := l.ofctl(t, "dump-flows", "cookie=1/-1"); !strings.Contains(dumped, "n_packets=20") {
 		t.Errorf("the flow has seen other messages: %s", dumped)
 	}
-	flows("del-flows", "cookie=1/-1")
+	l.ofctl(t, "del-flows", "cookie=1/-1")
+}
+
+// ofctl runs ovs-ofctl for br-int and returns its output.
+func (l *ovsLab) ofctl(t *testing.T, command string, arguments ...string) string {
+	t.Helper()
+	out, err := exec.Command("ovs-ofctl", append([]string{"--timeout=10", command, "unix:" + filepath.Join(l.node.RunDir, ovs.BridgeInternal+".mgmt")}, arguments...)...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("ovs-ofctl %s %v: %v: %s", command, arguments, err, out)
+	}
+	return string(out)
 }
 
 // checkAnswers sends datagrams from pod b to pod a right after timed messages of pod a, from which Open vSwitch must

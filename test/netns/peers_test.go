@@ -88,9 +88,9 @@ func TestEncryptedPeerHealth(t *testing.T) {
 	decrypter.check(t)
 }
 
-// receiveNothing attaches an XDP program to the uplink of node b that drops everything, or removes it. Nothing else drops frames before
+// receiveNothing attaches an XDP program to the uplink of a node that drops everything, or removes it. Nothing else drops frames before
 // packet sockets get them.
-func (d *twoDaemons) receiveNothing(t *testing.T, nothing bool) {
+func receiveNothing(t *testing.T, node *topology.Namespace, nothing bool) {
 	t.Helper()
 	fd := -1
 	if nothing {
@@ -102,7 +102,7 @@ func (d *twoDaemons) receiveNothing(t *testing.T, nothing bool) {
 		defer program.Close()
 		fd = program.FD()
 	}
-	must(t, d.NodeB.Do(func() error {
+	must(t, node.Do(func() error {
 		uplink, err := netlink.LinkByName("phys0")
 		if err != nil {
 			return err
@@ -124,11 +124,11 @@ func TestPeerLoss(t *testing.T) {
 		before = health.Lost
 		return true
 	})
-	both.receiveNothing(t, true)
+	receiveNothing(t, both.NodeB, true)
 	join(t, both.PodA, "udp4", netip.AddrPortFrom(netip.MustParseAddr("239.1.2.3"), listenPort))
 	awaitGroups(t, both.client, topology.NodeAddressA, "the group known", hasGroup("239.1.2.3"))
 	time.Sleep(2 * time.Second) // on an idle machine it is repeated within that
-	both.receiveNothing(t, false)
+	receiveNothing(t, both.NodeB, false)
 	both.announce(t, "239.1.2.4")
 	both.awaitHealth(t, "lost", func(health *control.PeerHealth) bool {
 		return health != nil && health.Lost > before && health.Announced > health.Lost

@@ -8,6 +8,7 @@
 #include <linux/if_link.h>
 #include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Size of a table of attributes by type. Larger types are ignored. */
@@ -77,6 +78,16 @@ static void kind_read(const struct nlattr *info, struct rtnl_link *link)
 	}
 }
 
+/* Returns the network of a link into Open vSwitch by its name; 0 for the link's other end. */
+static uint32_t switched_network(const char *name)
+{
+	static const char prefix[] = "tsnvx";
+
+	return strncmp(name, prefix, sizeof(prefix) - 1) == 0
+		       ? (uint32_t)strtoul(name + sizeof(prefix) - 1, NULL, 10)
+		       : 0;
+}
+
 static void link_read(const struct nlmsghdr *header, struct rtnl_link *link)
 {
 	const struct ifinfomsg *info = mnl_nlmsg_get_payload(header);
@@ -93,8 +104,10 @@ static void link_read(const struct nlmsghdr *header, struct rtnl_link *link)
 	mac_of(attributes[IFLA_ADDRESS], link->mac);
 	if (attributes[IFLA_LINKINFO])
 		kind_read(attributes[IFLA_LINKINFO], link);
-	if (index_of(attributes[IFLA_GROUP]) == SWITCH_LINK_GROUP)
+	if (index_of(attributes[IFLA_GROUP]) == SWITCH_LINK_GROUP && attributes[IFLA_IFNAME]) {
 		link->tunnel = true;
+		link->vni = switched_network(mnl_attr_get_str(attributes[IFLA_IFNAME]));
+	}
 }
 
 static int link_parse(const struct nlmsghdr *header, void *result)

@@ -16,7 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* Group of links ("ovs") from networks' bridges into Open vSwitch; `ktsn ovs setup` sets it. */
+/* Group of links ("ovs") from networks' bridges into Open vSwitch; `ktsn ovs setup` sets it, and names them
+ * tsnvx42 for network 42. */
 enum { SWITCH_LINK_GROUP = 0x6f7673 };
 
 struct rtnl_link {
@@ -29,7 +30,7 @@ struct rtnl_link {
 	bool up;
 	bool carrying; /* up, and has a carrier */
 	bool tunnel;   /* a VXLAN device, or a link into Open vSwitch (SWITCH_LINK_GROUP) */
-	uint32_t vni;  /* of a VXLAN device, else 0 */
+	uint32_t vni;  /* of a VXLAN device, or of the network of a link into Open vSwitch; else 0 */
 	bool snooping; /* a bridge with multicast snooping */
 };
 

@@ -16,7 +16,7 @@ struct bridge_port {
 	int link_index;
 	int bridge_link_index; /* 0: none */
 	bool tunnel;
-	uint32_t vni; /* of a VXLAN device, else 0 */
+	uint32_t vni; /* of a VXLAN device or a link into Open vSwitch, else 0 */
 };
 
 /* Reads the ports from the kernel. Returns whether they have changed. */

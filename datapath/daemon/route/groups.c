@@ -227,8 +227,9 @@ void groups_local(const struct groups *groups, uint32_t vni, struct group_list *
 
 	list->count = 0;
 	/* Without a tunnel no pod gets messages of the network. The receivers at a tunnel outside any bridge
-	 * are unknown. */
-	list->everything = several || !routing->ports.read || (tunnel && !tunnel->bridge_link_index);
+	 * are unknown, and those at other ports of Open vSwitch. */
+	list->everything = several || !routing->ports.read || routing->uplink.switched ||
+			   (tunnel && !tunnel->bridge_link_index);
 	if (tunnel && !list->everything)
 		group_members_list(&groups->members, tunnel->bridge_link_index, tunnel->link_index, list);
 }
@@ -276,22 +277,43 @@ static int encrypted_announcement_send(const struct routing *routing, const stru
 	return 0;
 }
 
+/* Open vSwitch creates its interface again when it is restarted. */
+static int switch_interface_follow(struct routing *routing)
+{
+	struct rtnl_link link;
+	int err = rtnl_link_get(routing->own_ns->rtnl, routing->uplink.interface, &link);
+
+	if (err)
+		return err;
+	routing->uplink.link_index = link.index;
+	memcpy(routing->uplink.mac, link.mac, sizeof(routing->uplink.mac));
+	return 0;
+}
+
 /* Finds how to reach the peer, and announces to it. */
 static int announcement_send(struct groups *groups, struct peer *peer, const struct group_list *list,
 			     uint16_t lifetime_s)
 {
-	const struct routing *routing = groups->routing;
-	const struct sockaddr_ll link = {.sll_family = AF_PACKET, .sll_ifindex = routing->uplink.link_index};
+	struct routing *routing = groups->routing;
+	struct sockaddr_ll link = {.sll_family = AF_PACKET};
 	struct ktsn_frame_path path = {.kind = KTSN_FRAME_ETHERNET, .ethertype_be = htons(GROUP_ETHERTYPE)};
 	struct ktsn_frame_tunnel tunnel = {.vni = 0};
 	uint8_t frame[PACKET_BYTES_MAX];
 	uint32_t route_mtu_bytes;
 	size_t bytes;
-	int err;
+	int err = routing->uplink.switched ? switch_interface_follow(routing) : 0;
 
+	if (err)
+		return err;
+	link.sll_ifindex = routing->uplink.link_index;
 	memcpy(path.source_mac, routing->uplink.mac, sizeof(path.source_mac));
 	memcpy(path.destination_mac, group_announcement_mac, sizeof(path.destination_mac));
 	tunnel_fill(&tunnel, routing, &path, peer->vni);
+	if (tunnel.switched) {
+		/* The switch forwards it like the node's own packets. */
+		tunnel.switched = false;
+		tunnel.vlan_id = 0;
+	}
 	tunnel.outer.id = (uint16_t)random_below(groups, UINT16_MAX);
 	err = tunnel_reach(routing, peer->address_be, &tunnel, &route_mtu_bytes);
 	peer->mtu_bytes = err ? 0 : tunnel_mtu_bytes(routing, peer->vni, route_mtu_bytes);
@@ -516,18 +538,39 @@ static struct peer *peer_of_mac(const struct routing *routing, uint32_t vni, con
 	return latest;
 }
 
+/* Returns the peer whose announcement Open vSwitch received, or NULL. A flow replaces its inner source
+ * address by 02:00 and the address of the peer (internal/node/ovs/settle.go). */
+static struct peer *peer_of_flow(const struct routing *routing, uint32_t vni, const uint8_t *mac)
+{
+	static const uint8_t prefix[] = {0x02, 0x00};
+	uint32_t address_be;
+
+	if (memcmp(mac, prefix, sizeof(prefix)) != 0)
+		return NULL;
+	memcpy(&address_be, mac + sizeof(prefix), sizeof(address_be));
+	return peer_find(routing, vni, address_be);
+}
+
 /* Announcements of 0.1.0 do not name their sender. */
-static void tunnel_packet_take(struct groups *groups, uint32_t vni)
+static struct peer *tunnel_packet_sender(const struct groups *groups, uint32_t vni)
 {
 	const struct group_packet *packet = &groups->packet;
-	struct peer *peer = packet->sender_be ? peer_find(groups->routing, vni, packet->sender_be)
-					      : peer_of_mac(groups->routing, vni, packet->source_mac);
+
+	if (groups->routing->uplink.switched)
+		return peer_of_flow(groups->routing, vni, packet->source_mac);
+	return packet->sender_be ? peer_find(groups->routing, vni, packet->sender_be)
+				 : peer_of_mac(groups->routing, vni, packet->source_mac);
+}
+
+static void tunnel_packet_take(struct groups *groups, uint32_t vni)
+{
+	struct peer *peer = tunnel_packet_sender(groups, vni);
 
 	if (!peer)
 		return;
 	peer->health.tunnel_ms = clock_monotonic_ms();
-	if (peer->health.encrypted)
-		announcement_note(peer, packet);
+	if (groups->routing->uplink.switched || peer->health.encrypted)
+		announcement_note(peer, &groups->packet);
 }
 
 static void tunnel_tap_readable(struct event_source *source)
@@ -567,14 +610,13 @@ static void tap_end(struct groups *groups, struct event_source *tap)
 static int taps_begin(struct groups *groups)
 {
 	const struct routing *routing = groups->routing;
-	int err;
+	int err = 0;
 
 	groups->tap = (struct event_source){.fd = -1, .readable = tap_readable, .owner = groups};
 	groups->tunnel_tap =
 		(struct event_source){.fd = -1, .readable = tunnel_tap_readable, .owner = groups};
-	if (routing->uplink.switched)
-		return 0;
-	err = tap_add(groups, &groups->tap, group_tap_open(routing->uplink.link_index));
+	if (!routing->uplink.switched)
+		err = tap_add(groups, &groups->tap, group_tap_open(routing->uplink.link_index));
 	return err ? err : tap_add(groups, &groups->tunnel_tap, tunnel_tap_open(&routing->ports));
 }
 
@@ -605,7 +647,7 @@ void groups_close(struct groups *groups)
 {
 	const struct group_list everything = {.everything = true};
 
-	if (!groups || groups->routing->uplink.switched)
+	if (!groups)
 		return;
 	for (struct peer *peer = groups->routing->peers; peer; peer = peer->next)
 		if (peer->groups.announce_ms)
@@ -682,15 +724,13 @@ int groups_tick(struct groups *groups)
 		groups->routing->receivers.changed = true;
 	}
 	now_ms = clock_monotonic_ms();
-	if (!groups->routing->uplink.switched) {
-		if (groups->filter_due_ms && now_ms >= groups->filter_due_ms)
-			tunnels_follow(groups);
-		if (groups->filter_due_ms && groups->filter_due_ms < due_ms)
-			due_ms = groups->filter_due_ms;
-		if (groups->changed)
-			networks_update(groups, now_ms);
-		peers_tick(groups, now_ms);
-		due_ms = groups->peers_due_ms < due_ms ? groups->peers_due_ms : due_ms;
-	}
+	if (groups->filter_due_ms && now_ms >= groups->filter_due_ms)
+		tunnels_follow(groups);
+	if (groups->filter_due_ms && groups->filter_due_ms < due_ms)
+		due_ms = groups->filter_due_ms;
+	if (groups->changed)
+		networks_update(groups, now_ms);
+	peers_tick(groups, now_ms);
+	due_ms = groups->peers_due_ms < due_ms ? groups->peers_due_ms : due_ms;
 	return due_ms == INT64_MAX ? -1 : due_ms > now_ms ? (int)(due_ms - now_ms) : 0;
 }

@@ -16,6 +16,11 @@
  * Announcements to nodes of encrypted networks are encrypted by the loop, and decrypted by the kernel before
  * the tunnel. They name no groups: messages to groups go to all nodes there.
  *
+ * With Open vSwitch announcements leave by its interface, as packets of the node, and flows pass received
+ * ones to the networks' links (struct rtnl_link), where the second socket is the only one. The node
+ * announces all groups, because other ports of the switch may have members, and ignores those of its peers,
+ * because the switch chooses the receivers.
+ *
  * Control thread.
  */
 #ifndef KTSN_DAEMON_GROUPS_H
@@ -30,7 +35,7 @@ struct groups {
 	struct events *events;
 	struct group_members members;
 	struct event_source tap;        /* packet socket at the uplink; fd -1: a switch does the tunnelling */
-	struct event_source tunnel_tap; /* at the tunnels; likewise */
+	struct event_source tunnel_tap; /* at the tunnels, or at the links into the switch */
 	bool changed;                   /* this node's groups may have changed since networks_update() */
 	int64_t filter_due_ms; /* when the filter of tunnel_tap is set again, which failed; 0: it did not */
 	int64_t peers_due_ms;  /* when the next announcement is due, or the groups of a peer expire */

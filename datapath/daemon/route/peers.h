@@ -39,7 +39,8 @@ struct peer_network {
 	struct peer_network *next, **previous_next;
 };
 
-/* When announcements of the peer were received last, on CLOCK_MONOTONIC; 0: never (groups.h). */
+/* When announcements of the peer were received last, on CLOCK_MONOTONIC; 0: never (groups.h). With Open
+ * vSwitch they are seen at the tunnel only. */
 struct peer_health {
 	bool encrypted;                          /* they are encrypted, and seen at the tunnel only */
 	int64_t listening_ms;                    /* since when they would be received; 0: no tunnel here */

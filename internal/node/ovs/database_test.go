@@ -167,12 +167,17 @@ func TestParseFlows(t *testing.T) {
 	wanted := have.wantedFlows(&plan)
 	printed := "NXST_FLOW reply (xid=0x4):\n cookie=0x1, priority=0 actions=NORMAL\n cookie=0x6b74736e, " +
 		strings.Join(wanted, "\n cookie=0x6b74736e, ") + "\n"
-	if got := parseFlows(printed); !slices.Equal(got, wanted) || len(got) != 6 {
+	if got := parseFlows(printed); !slices.Equal(got, wanted) || len(got) != 9 {
 		t.Errorf("%v are read as %v", wanted, got)
 	}
 	for _, want := range []string{"in_port=10,dl_vlan=42", "in_port=11,dl_vlan=42"} { // each of ktsnd's ports
 		if !strings.Contains(strings.Join(wanted, " "), want+" actions=strip_vlan,load:0xc->NXM_OF_IN_PORT[],NORMAL") {
 			t.Errorf("flows are %v", wanted)
 		}
+	}
+	announced := have.interfaces["vx43-c0000202"].text("ofport") + ",dl_dst=01:80:c2:00:00:0e,dl_type=0x88b5 actions=mod_dl_src:02:00:c0:00:02:02,output:" +
+		have.interfaces["tsnov43"].text("ofport")
+	if !slices.Contains(wanted, "priority=120,in_port="+announced) {
+		t.Errorf("no flow from port %s in %v", announced, wanted)
 	}
 }

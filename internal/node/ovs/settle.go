@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/netip"
 	"os"
 	"slices"
 	"strconv"
@@ -19,6 +20,11 @@ import (
 
 // flowCookie marks our flows: "ktsn".
 const flowCookie = 0x6b74736e
+
+// ktsndAnnouncement matches what the ktsnd of a node sends to those of the others: group_announcement_mac and GROUP_ETHERTYPE in ktsnd.
+// Flows take it from the tunnels of peers to the network's veth, where ktsnd listens, and drop it from all other ports. NORMAL would
+// drop all of it, unless other_config:forward-bpdu of the bridge is true.
+const ktsndAnnouncement = "dl_dst=01:80:c2:00:00:0e,dl_type=0x88b5"
 
 // settle applies the state that is not in the database, after its ports exist: the address and the flows. It is idempotent.
 // It greets the peers if restarted is set or the address is new.
@@ -78,8 +84,22 @@ func (d *database) wantedFlows(plan *Plan) []string {
 				from, vni, hexadecimal(pods)))
 		}
 	}
+	flows = append(flows, "priority=110,"+ktsndAnnouncement+" actions=drop")
+	for _, vni := range plan.Networks {
+		to := d.interfaces[switchName(vni)].text("ofport")
+		for _, peer := range plan.Peers {
+			from := d.interfaces[tunnelName(vni, peer)].text("ofport")
+			flows = append(flows, fmt.Sprintf("priority=120,in_port=%s,%s actions=mod_dl_src:%s,output:%s", from, ktsndAnnouncement, announcementSource(peer), to))
+		}
+	}
 	slices.Sort(flows)
 	return flows
+}
+
+// announcementSource returns the source address of a peer's announcements at this node. ktsnd takes the peer's address from it
+// (peer_of_flow in datapath/daemon/route/groups.c).
+func announcementSource(peer netip.Addr) net.HardwareAddr {
+	return append(net.HardwareAddr{0x02, 0x00}, peer.AsSlice()...)
 }
 
 func hexadecimal(number string) string {

@@ -18,7 +18,7 @@ type Status struct {
 	Settings  map[string]string `json:"settings"`
 	Hugepages []Hugepages       `json:"hugepages"`
 	Ports     []PortStatus      `json:"ports"`
-	// Flows counts our flows: for each of ktsnd's ports one for each network, and one more.
+	// Flows counts our flows; see wantedFlows.
 	Flows int `json:"flows"`
 	// Networks are the networks with a veth into br-int.
 	Networks []string `json:"networks"`
@@ -104,6 +104,18 @@ func (s *Switch) readStatus(ctx context.Context) (*Status, error) {
 	return status, nil
 }
 
+// wantedFlows returns the number of our flows: for each of ktsnd's ports one for each network and one more, one for each tunnel,
+// and one that drops announcements from elsewhere.
+func (s *Status) wantedFlows() int {
+	flows := len(ktsndPorts)*(len(s.Networks)+1) + 1
+	for _, port := range s.Ports {
+		if port.Type == "vxlan" {
+			flows++
+		}
+	}
+	return flows
+}
+
 // Problems returns messages about everything that keeps frames from being sent.
 func (s *Status) Problems() []string {
 	var all []string
@@ -121,7 +133,7 @@ func (s *Status) Problems() []string {
 				all = append(all, fmt.Sprintf("there is no port %s on %s; repeat `ktsn ovs setup`", name, BridgeInternal))
 			}
 		}
-		if s.Flows != len(ktsndPorts)*(len(s.Networks)+1) {
+		if s.Flows != s.wantedFlows() {
 			all = append(all, "flows are missing, as after a restart of Open vSwitch; repeat `ktsn ovs setup`, or let it go on with --keep")
 		}
 	}

@@ -106,17 +106,14 @@ func (r *Reconciler) setPeers(status *v1alpha1.NodeNetworkStatus, joined *networ
 	switch {
 	case len(silences) > 0:
 		condition.Status, condition.Reason = metav1.ConditionFalse, v1alpha1.ReasonPeerSilent
-		condition.Message = r.silenceMessage(silences, joined, now.status.Interface)
+		condition.Message = r.silenceMessage(silences, joined, now.status)
 	case summary.Reachable == 0 && summary.Unknown == 0:
 		meta.RemoveStatusCondition(&status.Conditions, v1alpha1.ConditionPeersReachable)
 		return
 	case summary.Reachable == 0:
 		condition.Status, condition.Reason = metav1.ConditionUnknown, v1alpha1.ReasonPeersUnknown
 		condition.Message = "no other node has announced itself yet"
-		switch {
-		case now.status.Uplink == "ovs":
-			condition.Message = "it is not measured with Open vSwitch"
-		case encrypted:
+		if encrypted {
 			condition.Message += "; in an encrypted network nodes with ktsnd 0.1.0 do not, and IP protocol 50 must pass"
 		}
 	}
@@ -187,7 +184,7 @@ func (r *Reconciler) setSilent(vni uint32, silences []silence) {
 }
 
 // silenceMessage names silent peers, the direction, and what to look at.
-func (r *Reconciler) silenceMessage(silences []silence, joined *network.Joined, uplink string) string {
+func (r *Reconciler) silenceMessage(silences []silence, joined *network.Joined, ktsnd *control.Status) string {
 	slices.SortFunc(silences, func(a, b silence) int { return strings.Compare(a.node, b.node) })
 	net, _ := joined.Network() // it has the port in any case
 	var texts []string
@@ -206,9 +203,12 @@ func (r *Reconciler) silenceMessage(silences []silence, joined *network.Joined, 
 		if more > 0 {
 			names = append(names, fmt.Sprintf("%d more", more))
 		}
-		cause := fmt.Sprintf("nothing arrives at %s: ktsnd does not run there, or a firewall, a filter of the network plugin or a security group drops it", uplink)
+		cause := fmt.Sprintf("nothing arrives at %s: ktsnd does not run there, or a firewall, a filter of the network plugin or a security group drops it", ktsnd.Interface)
+		if ktsnd.Uplink == "ovs" {
+			cause += ", or flows are missing in this node's Open vSwitch: see `ktsn ovs status`"
+		}
 		if dropped {
-			cause = fmt.Sprintf("it arrives at %s, and this node drops it: see `nft list ruleset` and `iptables-save`", uplink)
+			cause = fmt.Sprintf("it arrives at %s, and this node drops it: see `nft list ruleset` and `iptables-save`", ktsnd.Interface)
 		}
 		port := fmt.Sprintf("on UDP %d", net.Port)
 		if silences[0].encrypted { // the others are, too

@@ -108,6 +108,21 @@ func TestSilentPeers(t *testing.T) {
 	}
 }
 
+func TestSilentPeerThroughOpenVSwitch(t *testing.T) {
+	l := withPeers(t, 1)
+	l.ktsnd.status.Uplink, l.ktsnd.status.Interface = "ovs", "br-phy"
+	for want, agoMs := range map[string]int64{"True ": 100, "False a does not hear node0": silentAfterMs + 1} {
+		l.all(control.PeerHealth{ListeningMs: firstWithinMs + 1, UplinkAgoMs: -1, TunnelAgoMs: agoMs})
+		l.now = l.now.Add(repeatEvery)
+		status := l.look()
+		condition := peersCondition(&status)
+		got := string(condition.Status) + " " + condition.Message
+		if !strings.HasPrefix(got, want) || (condition.Status == "False") != strings.HasSuffix(got, "`ktsn ovs status`") {
+			t.Errorf("last heard %d ms ago: got %s", agoMs, got)
+		}
+	}
+}
+
 func TestSilentPeerClears(t *testing.T) {
 	l := withPeers(t, 2)
 	status := func() string {
