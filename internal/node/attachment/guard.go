@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"slices"
 
@@ -322,12 +323,21 @@ func (k *knownGates) of(controlSocket string) (gated uint64, known bool) {
 // its network namespace.
 const linksPerRound = 50
 
-// GuardRound is Guard for periodic checks: each time it checks the interfaces on networks and some of the links, in
-// turn. For the other links it returns the last result.
+// visitEvery is after how many rounds a GuardRound visits a pod's network namespace, also if the programs that it found there exist. A visit
+// notices new interfaces, and takes ten times as long as reading the programs' counters.
+const visitEvery = 3
+
+// GuardRound is Guard for periodic checks: each time it checks the programs of the interfaces on networks and of some of the links, in turn.
+// For the other links it returns the last result.
 type GuardRound struct {
 	StateDir string
-	// everything checks all links each time, and the filters of interfaces of vhost-user.
+	// everything visits all pods and links each time, and checks the filters of interfaces of vhost-user.
 	everything bool
+	// rounds counts the rounds; programs has the last results of interfaces on networks by the names of their ports, others those of other
+	// interfaces by container.
+	rounds   uint32
+	programs map[string]Guarded
+	others   map[string][]Guarded
 	// seen has the last results of links by the names of their ports, and those of interfaces that are not on a network; next is where the
 	// next turn begins.
 	seen map[string]Guarded
@@ -349,51 +359,107 @@ func (g *GuardRound) Run() ([]Guarded, error) {
 	turn := g.turn(records)
 	var all []Guarded
 	var failed error
-	seen, others := map[string]Guarded{}, map[string]bool{}
+	before := *g
+	g.rounds++
+	g.seen, g.programs, g.others = map[string]Guarded{}, map[string]Guarded{}, map[string][]Guarded{}
 	var gates knownGates
 	for _, r := range records {
-		name := r.PortName()
-		if r.Link == nil || turn[name] {
+		name, visit := r.PortName(), before.visits(r)
+		if r.Link == nil && visit || turn[name] {
 			failed = errors.Join(failed, r.keepPortFilters(node))
 		}
 		if g.everything {
 			failed = errors.Join(failed, r.keepToRelay())
 		}
-		if r.guardsOthers() && !others[r.ContainerID] {
-			guarded, err := r.guardOthers(store)
-			for i := range guarded {
-				_, seenBefore := g.seen[guarded[i].PortName()]
-				guarded[i].Back = guarded[i].Back && seenBefore // the interface may be new
-				seen[guarded[i].PortName()] = guarded[i]
+		if _, done := g.others[r.ContainerID]; r.guardsOthers() && !done {
+			others, err := before.guardOthers(r, store, visit)
+			all, failed = append(all, others...), errors.Join(failed, err)
+			for i := range others {
+				g.seen[others[i].PortName()] = others[i]
 			}
-			all, failed = append(all, guarded...), errors.Join(failed, err)
-			others[r.ContainerID] = true
+			g.others[r.ContainerID] = others
+			if err != nil {
+				g.others[r.ContainerID] = nil
+			}
 		}
 		if !r.hasPrograms() {
 			continue
 		}
-		if last, seenBefore := g.seen[name]; r.Link != nil && seenBefore && !turn[name] {
-			seen[name] = last
+		if last, seenBefore := before.seen[name]; r.Link != nil && seenBefore && !turn[name] {
+			g.seen[name] = last
 			all = append(all, last)
 			continue
 		}
 		if r.Link != nil && !turn[name] {
 			continue // its turn comes
 		}
-		guarded, err := r.guard(&gates)
+		guarded, err := before.guard(r, &gates, visit)
 		switch {
 		case err == nil:
 			all = append(all, guarded)
 			guarded.Back = false
 			if r.Link != nil {
-				seen[name] = guarded
+				g.seen[name] = guarded
+			} else {
+				g.programs[name] = guarded
 			}
 		case !errors.Is(err, capture.ErrGone):
 			failed = errors.Join(failed, fmt.Errorf("interface %s of container %s: %w", r.Interface, r.ContainerID, err))
 		}
 	}
-	g.seen = seen
 	return all, failed
+}
+
+// visits reports whether this round visits the network namespace of the record's pod. All of a container's records have the same turn.
+func (g *GuardRound) visits(r *Record) bool {
+	digest := fnv.New32a()
+	digest.Write([]byte(r.ContainerID))
+	return g.everything || (digest.Sum32()+g.rounds)%visitEvery == 0
+}
+
+// guardOthers is [Record.guardOthers], which visits the pod if it has to.
+func (g *GuardRound) guardOthers(r *Record, store recordStore, visit bool) ([]Guarded, error) {
+	last := g.others[r.ContainerID]
+	if others, ok := reread(last); ok && !visit && last != nil {
+		return others, nil
+	}
+	others, err := r.guardOthers(store)
+	for i := range others {
+		_, seenBefore := g.seen[others[i].PortName()]
+		others[i].Back = others[i].Back && seenBefore // the interface may be new
+	}
+	if others == nil {
+		others = []Guarded{} // it has none
+	}
+	return others, err
+}
+
+// guard is [Record.guard], which visits the pod if it has to.
+func (g *GuardRound) guard(r *Record, gates *knownGates, visit bool) (Guarded, error) {
+	last, known := g.programs[r.PortName()]
+	if !known || visit || !isGuarded(r.Unseen, r.Device) {
+		return r.guard(gates)
+	}
+	again, ok := reread([]Guarded{last})
+	if !ok || again[0].Mode != r.Capture {
+		return r.guard(gates)
+	}
+	guarded := Guarded{Attachment: r.Attachment, Count: again[0].Count}
+	return guarded, r.guardPort(&guarded, gates)
+}
+
+// reread reads the counters of programs at pods' interfaces again; ok is false if one of them is gone.
+func reread(last []Guarded) (again []Guarded, ok bool) {
+	again = []Guarded{}
+	for i := range last {
+		guarded := last[i]
+		if guarded.Count, ok = guarded.Reread(); !ok {
+			return nil, false
+		}
+		guarded.Back = false
+		again = append(again, guarded)
+	}
+	return again, true
 }
 
 // turn chooses the links to check in this round.

@@ -5,6 +5,8 @@ package capture
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"sync"
 
 	"github.com/cilium/ebpf"
 )
@@ -14,24 +16,78 @@ type openMaps map[string]*ebpf.Map
 
 // open opens the maps of the program at an interface. It fails with ErrUnattached if there is no program.
 func (h hook) open(interfaceName string) (openMaps, error) {
+	opened, _, err := h.openWithID(interfaceName)
+	return opened, err
+}
+
+// openWithID also returns the ID of the program.
+func (h hook) openWithID(interfaceName string) (openMaps, ebpf.ProgramID, error) {
 	filter, err := h.find(interfaceName)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if filter == nil {
-		return nil, fmt.Errorf("%s: %w", interfaceName, ErrUnattached)
+		return nil, 0, fmt.Errorf("%s: %w", interfaceName, ErrUnattached)
 	}
-	maps, err := openMapsOf(ebpf.ProgramID(filter.Id))
+	id := ebpf.ProgramID(filter.Id)
+	opened, err := openMapsOf(id)
 	if err != nil {
-		return nil, fmt.Errorf("open the maps of %s at %s: %w", h.Name, interfaceName, err)
+		return nil, 0, fmt.Errorf("open the maps of %s at %s: %w", h.Name, interfaceName, err)
 	}
+	if !opened.areOf(h) {
+		opened.close()
+		return nil, 0, fmt.Errorf("the program at %s is not ours", interfaceName)
+	}
+	return opened, id, nil
+}
+
+// areOf reports whether all maps of the hook's program are open.
+func (m openMaps) areOf(h hook) bool {
 	for _, name := range mapsOf[h.Name] {
-		if maps[name] == nil {
-			maps.close()
-			return nil, fmt.Errorf("the program at %s is not ours", interfaceName)
+		if m[name] == nil {
+			return false
 		}
 	}
-	return maps, nil
+	return true
+}
+
+// knownMaps has the IDs of programs' maps by name, which the kernel describes more slowly than it opens them. It does not give an ID again
+// before two billion others.
+var knownMaps = struct {
+	sync.Mutex
+	byProgram map[ebpf.ProgramID]map[string]ebpf.MapID
+}{byProgram: map[ebpf.ProgramID]map[string]ebpf.MapID{}}
+
+// maxKnownMaps limits knownMaps, which also has programs that are gone.
+const maxKnownMaps = 4096
+
+// openKnownMaps opens the maps of a program that knownMaps has, nil if it does not.
+func openKnownMaps(id ebpf.ProgramID) openMaps {
+	knownMaps.Lock()
+	ids := knownMaps.byProgram[id]
+	knownMaps.Unlock()
+	if ids == nil {
+		return nil
+	}
+	opened := openMaps{}
+	for name, id := range ids {
+		m, err := ebpf.NewMapFromID(id)
+		if err != nil {
+			opened.close()
+			return nil
+		}
+		opened[name] = m
+	}
+	return opened
+}
+
+func rememberMaps(id ebpf.ProgramID, ids map[string]ebpf.MapID) {
+	knownMaps.Lock()
+	defer knownMaps.Unlock()
+	if len(knownMaps.byProgram) >= maxKnownMaps {
+		clear(knownMaps.byProgram)
+	}
+	knownMaps.byProgram[id] = maps.Clone(ids)
 }
 
 func openMapsOf(id ebpf.ProgramID) (openMaps, error) {
@@ -40,6 +96,9 @@ func openMapsOf(id ebpf.ProgramID) (openMaps, error) {
 		return nil, err
 	}
 	defer program.Close()
+	if opened := openKnownMaps(id); opened != nil {
+		return opened, nil
+	}
 	info, err := program.Info()
 	if err != nil {
 		return nil, err
@@ -48,7 +107,7 @@ func openMapsOf(id ebpf.ProgramID) (openMaps, error) {
 	if !known {
 		return nil, errors.New("the kernel does not say which they are")
 	}
-	opened := openMaps{}
+	opened, named := openMaps{}, map[string]ebpf.MapID{}
 	for _, id := range ids {
 		m, err := ebpf.NewMapFromID(id)
 		if err != nil {
@@ -59,7 +118,10 @@ func openMapsOf(id ebpf.ProgramID) (openMaps, error) {
 			m.Close()
 			continue
 		}
-		opened[described.Name] = m
+		opened[described.Name], named[described.Name] = m, id
+	}
+	if len(opened) == len(ids) {
+		rememberMaps(id, named)
 	}
 	return opened, nil
 }

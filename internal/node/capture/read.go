@@ -93,6 +93,8 @@ type Count struct {
 	Refused map[string]uint64 `json:"refused,omitempty"`
 	// Programs are the senders. Their sums can be lower, because some senders are unknown.
 	Programs []Program `json:"programs,omitempty"`
+	// id is the program's.
+	id ebpf.ProgramID
 }
 
 // RefusedSum returns the number of dropped frames.
@@ -304,7 +306,7 @@ func ReadIn(netns, interfaceName string) (count Count, err error) {
 
 // Read reads the counters of a pod's interface. All are zero if the program is not attached.
 func Read(interfaceName string) (Count, error) {
-	maps, err := podHook.open(interfaceName)
+	maps, id, err := podHook.openWithID(interfaceName)
 	if errors.Is(err, ErrUnattached) {
 		return Count{}, nil
 	}
@@ -316,7 +318,27 @@ func Read(interfaceName string) (Count, error) {
 	if err != nil {
 		return Count{}, fmt.Errorf("read the counters of %s: %w", interfaceName, err)
 	}
+	count.id = id
 	return count, nil
+}
+
+// Reread reads the counters again that Read has returned, without the interface's network namespace. ok is false if the program is gone or
+// cannot be read. Only the filter holds the program, so that the kernel frees it a moment after the filter or the interface was removed.
+func (c *Count) Reread() (count Count, ok bool) {
+	if c.id == 0 {
+		return Count{}, false
+	}
+	maps, err := openMapsOf(c.id)
+	if err != nil {
+		return Count{}, false
+	}
+	defer maps.close()
+	if !maps.areOf(podHook) {
+		return Count{}, false
+	}
+	count, err = maps.readPod()
+	count.id = c.id
+	return count, err == nil
 }
 
 func (m openMaps) readPod() (Count, error) {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// tickInterval is the time between two checks for due probes.
+// tickInterval is the least time between two checks for due probes.
 const tickInterval = 25 * time.Millisecond
 
 // maxMTU is the largest possible MTU of an interface.
@@ -25,6 +25,8 @@ type Prober struct {
 
 	mu      sync.Mutex
 	targets map[string]*probe
+	// added has an element after a target was added; nil until the prober runs.
+	added chan struct{}
 }
 
 // Watch starts to probe a link, or changes its target.
@@ -43,6 +45,10 @@ func (p *Prober) Watch(name string, target *Target) {
 	}
 	now := time.Now()
 	p.targets[name] = &probe{Target: *target, since: now, due: now}
+	select {
+	case p.added <- struct{}{}:
+	default: // it is not running, or looks soon
+	}
 }
 
 // matches reports whether the target is being probed already. A target with Adapt is probed with the MTU that the path
@@ -79,15 +85,20 @@ func (p *Prober) Finding(name string) (Finding, bool) {
 // Run probes until ctx ends.
 func (p *Prober) Run(ctx context.Context) error {
 	defer p.closeAll()
-	ticks := time.NewTicker(tickInterval)
-	defer ticks.Stop()
+	added := make(chan struct{}, 1)
+	p.mu.Lock()
+	p.added = added
+	p.mu.Unlock()
 	scratch := make([]byte, maxMTU)
 	for {
+		next := time.NewTimer(p.probeDue(time.Now(), scratch))
 		select {
 		case <-ctx.Done():
+			next.Stop()
 			return nil
-		case now := <-ticks.C:
-			p.probeDue(now, scratch)
+		case <-next.C:
+		case <-added:
+			next.Stop()
 		}
 	}
 }
@@ -100,14 +111,16 @@ func (p *Prober) closeAll() {
 	}
 }
 
-// probeDue probes the links that are due.
-func (p *Prober) probeDue(now time.Time, scratch []byte) {
+// probeDue probes the links that are due, and returns the time until the next ones are, an hour without links.
+func (p *Prober) probeDue(now time.Time, scratch []byte) (left time.Duration) {
+	left = time.Hour
 	p.mu.Lock()
 	changed := map[string]Finding{}
 	for name, target := range p.targets {
 		if !target.due.After(now) && target.step(now, scratch) {
 			changed[name] = target.finding
 		}
+		left = min(left, target.due.Sub(now))
 	}
 	p.mu.Unlock()
 	for _, name := range slices.Sorted(maps.Keys(changed)) {
@@ -115,4 +128,5 @@ func (p *Prober) probeDue(now time.Time, scratch []byte) {
 		p.Log.Info("link state changed", "name", name, "up", finding.Up, "mtu", finding.MTU, "reason", finding.Message)
 		p.Changed(name)
 	}
+	return max(left, tickInterval)
 }
