@@ -19,7 +19,6 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/hostcheck"
 	"github.com/kubernetsn/kubernetsn/internal/node/overlay"
-	"github.com/kubernetsn/kubernetsn/internal/node/relay"
 )
 
 // roundPods is the number of pods on a node at which the cost of the agent's rounds is measured.
@@ -136,16 +135,6 @@ func (n *node) rounds(b *testing.B) []round {
 			ctx, cancel := context.WithTimeout(ctx, time.Second)
 			defer cancel()
 			return (&linkprobe.Prober{Log: slog.New(slog.DiscardHandler)}).Run(ctx)
-		}},
-		{"idle-relays", time.Second, func() error {
-			ctx, cancel := context.WithTimeout(ctx, time.Second)
-			defer cancel()
-			node, err := overlay.Open(state, patience)
-			if err != nil {
-				return err
-			}
-			defer node.Close()
-			return relay.New(state, node, relay.Programs{}, slog.New(slog.DiscardHandler)).Run(ctx)
 		}},
 	}
 }
