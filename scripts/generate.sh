@@ -20,7 +20,7 @@ for kind in tsnpeers tsnnetworks tsnnodes tsnservices tsnlinks tsnworkloads; do
 done
 # shellcheck disable=SC2086 # one argument per kind
 "$go" run ./scripts/reference "$to/docs/reference/api" $definitions api/v1alpha1/names.go api/v1alpha1/encryption.go \
-	internal/node/clock/reasons.go internal/node/agent/clocks/judgement.go internal/node/agent/links/report.go \
+	internal/cluster/ipamclaim/names.go internal/node/clock/reasons.go internal/node/agent/clocks/judgement.go internal/node/agent/links/report.go \
 	internal/node/agent/network/names.go internal/node/agent/nodestatus/names.go internal/node/agent/watch/names.go \
 	internal/node/agent/peers/names.go internal/node/hostcheck/names.go internal/shared/federation/names.go federator/internal/spread/finding.go \
 	federator/internal/networks/plan.go federator/internal/networks/write.go federator/internal/services/plan.go \

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/ipamclaim"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/test/apiserver"
 )
@@ -33,9 +34,10 @@ const patience = 30 * time.Second
 func TestMain(m *testing.M) {
 	utilruntime.Must(clientgoscheme.AddToScheme(scheme))
 	utilruntime.Must(v1alpha1.AddToScheme(scheme))
+	utilruntime.Must(ipamclaim.AddToScheme(scheme))
 	suite := apiserver.Suite{
 		Scheme: scheme,
-		// Of Multus only the form of its resource is needed.
+		// Of Multus and of IPAMClaims only the form of the resources is needed.
 		Resources: []string{"../../charts/kubernetsn/files", "testdata"},
 		Before:    func(c *rest.Config, a client.Client, err error) { config, admin, errServer = c, a, err },
 		After:     func() { endOperator() },

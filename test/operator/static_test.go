@@ -17,8 +17,14 @@ import (
 // awaitAddresses waits until the peers of network static have these addresses.
 func awaitAddresses(ctx context.Context, t *testing.T, want string) {
 	t.Helper()
+	awaitAddressesOf(ctx, t, "static", want)
+}
+
+// awaitAddressesOf waits until the peers of a network have these addresses.
+func awaitAddressesOf(ctx context.Context, t *testing.T, network, want string) {
+	t.Helper()
 	peers := &v1alpha1.TSNPeers{}
-	peers.Name = "static-0"
+	peers.Name = network + "-0"
 	await(ctx, t, peers, func() error {
 		var got strings.Builder
 		for _, node := range peers.Spec.Nodes {

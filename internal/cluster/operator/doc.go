@@ -14,6 +14,7 @@
 //	networks     status of TSNNetworks; membership, reports, status, clocks, span and clusterranges compute its parts
 //	nodestates   spec of TSNNodes; subnets allocates, nodeset has the nodes and their tunnel addresses
 //	peers        TSNPeers; addresses has the static addresses of pods
+//	claims       status of IPAMClaims, where the cluster has them
 //	nodes        labels of the nodes that need ktsnd and its agent
 //	clocklabels  labels of nodes whose clock is not good enough for a network
 //	attachments  NetworkAttachmentDefinitions

@@ -38,6 +38,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
+	"github.com/kubernetsn/kubernetsn/internal/cluster/ipamclaim"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/links"
 	podhook "github.com/kubernetsn/kubernetsn/internal/cluster/webhook"
 	"github.com/kubernetsn/kubernetsn/internal/shared/podstatus"
@@ -48,7 +49,8 @@ import (
 const nodeField = "spec.nodeName"
 
 // schemeBuilder registers the typed objects that the operator reads.
-var schemeBuilder = runtime.NewSchemeBuilder(corev1.AddToScheme, nodev1.AddToScheme, networkingv1.AddToScheme, discoveryv1.AddToScheme, admissionv1.AddToScheme, v1alpha1.AddToScheme)
+var schemeBuilder = runtime.NewSchemeBuilder(corev1.AddToScheme, nodev1.AddToScheme, networkingv1.AddToScheme, discoveryv1.AddToScheme, admissionv1.AddToScheme, v1alpha1.AddToScheme,
+	ipamclaim.AddToScheme)
 
 // AddToScheme registers the typed objects that the operator reads.
 func AddToScheme(scheme *runtime.Scheme) error { return schemeBuilder.AddToScheme(scheme) }
@@ -213,7 +215,7 @@ func Add(ctx context.Context, m manager.Manager, options *Options, nowTAI func()
 		return err
 	}
 	return errors.Join(addNetworks(m, shared, agents, options, nowTAI), addNodeStates(m, shared), addPeers(m, shared), addNodeLabels(m, options.Linger),
-		addClockLabels(m, shared), addWorkloads(m), addNames(m, shared), addLinks(m, shared, options.Namespace, switched, options.Reserved))
+		addClockLabels(m, shared), addWorkloads(m), addNames(m, shared), addClaims(m, shared), addLinks(m, shared, options.Namespace, switched, options.Reserved))
 }
 
 const (

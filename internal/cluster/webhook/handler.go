@@ -134,6 +134,9 @@ func (h *Handler) joinNetworks(ctx context.Context, pod *corev1.Pod, namespace, 
 	if err := requestAddresses(pod, namespace, networks); err != nil {
 		return nil, refusal{err}
 	}
+	if err := h.requestClaimed(ctx, pod, namespace, networks); err != nil {
+		return nil, err
+	}
 	if err := h.checkRequests(ctx, pod, namespace, networks); err != nil {
 		return nil, err
 	}

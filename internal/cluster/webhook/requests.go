@@ -219,6 +219,9 @@ func (h *Handler) checkRequests(ctx context.Context, pod *corev1.Pod, namespace 
 		if err := checkFamilies(networks[at], requested); err != nil {
 			return refusal{err}
 		}
+		if err := h.checkReserved(ctx, namespace, networks[at], element.IPAMClaimReference, requested); err != nil {
+			return err
+		}
 		if element.MacRequest != "" {
 			if err := h.checkMAC(ctx, pod, namespace, networks[at], element.MacRequest, requested); err != nil {
 				return err
