@@ -131,10 +131,10 @@ static struct bound lowest(const int64_t bounds_tai_ns[KTSN_CLASSES])
 }
 
 /*
- * Selects the packet that may leave first, of equally early ones that of the highest class. Gates only delay
- * packets: the one with the lowest bound is selected if it leaves then. Usually only its fit is searched.
+ * Selects the packet that may leave first; if several are equally early, that of the highest class. Gates only
+ * delay packets: the one with the lowest bound is selected if it leaves then. Usually only its fit is searched.
  *
- * The bounds are computed without branches on times. Such branches are mispredicted, how often depends on the
+ * The bounds are computed without branches on times. Branches would be mispredicted more or less often, by the
  * addresses of the code: with them a packet costs up to a fifth more in one build than in another.
  */
 static struct selection tas_select(struct ktsn_shaper *shaper, int64_t now_tai_ns)

@@ -365,7 +365,7 @@ func (g *GuardRound) Run() ([]Guarded, error) {
 	var gates knownGates
 	for _, r := range records {
 		name, visit := r.PortName(), before.visits(r)
-		if r.Link == nil && visit || turn[name] {
+		if r.Link == nil || turn[name] {
 			failed = errors.Join(failed, r.keepPortFilters(node))
 		}
 		if g.everything {

@@ -5,6 +5,7 @@ package attachment
 import (
 	"encoding/json"
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -102,6 +103,20 @@ func TestGuardOthers(t *testing.T) {
 		}
 		return nil
 	})
+	testlab.Must(t, pod.Do(func() error {
+		later := netlink.NewLinkAttrs()
+		later.Name = "eth1"
+		return netlink.LinkAdd(&netlink.Veth{LinkAttrs: later, PeerName: "l1"})
+	}))
+	isLater := func(g Guarded) bool { return g.Interface == "eth1" && g.Attached }
+	for rounds := 1; ; rounds++ {
+		if all, _ := round.Run(); slices.ContainsFunc(all, isLater) {
+			break
+		}
+		if rounds == visitEvery {
+			t.Fatal("an interface that the pod got later has no filter")
+		}
+	}
 }
 
 // A record of a plugin that did not guard other interfaces must not change what a running pod may send.

@@ -323,7 +323,7 @@ func Read(interfaceName string) (Count, error) {
 }
 
 // Reread reads the counters again that Read has returned, without the interface's network namespace. ok is false if the program is gone or
-// cannot be read. Only the filter holds the program, so that the kernel frees it a moment after the filter or the interface was removed.
+// cannot be read. The kernel frees it a moment after the filter or the interface was removed, unless another program of the node holds it.
 func (c *Count) Reread() (count Count, ok bool) {
 	if c.id == 0 {
 		return Count{}, false

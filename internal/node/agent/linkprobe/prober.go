@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// tickInterval is the least time between two checks for due probes.
+// tickInterval is the least time that the prober sleeps, unless a link is added.
 const tickInterval = 25 * time.Millisecond
 
 // maxMTU is the largest possible MTU of an interface.
@@ -47,7 +47,7 @@ func (p *Prober) Watch(name string, target *Target) {
 	p.targets[name] = &probe{Target: *target, since: now, due: now}
 	select {
 	case p.added <- struct{}{}:
-	default: // it is not running, or looks soon
+	default: // it is not running, or checks the links soon
 	}
 }
 
