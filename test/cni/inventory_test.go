@@ -15,6 +15,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/topology"
 )
 
@@ -47,7 +48,7 @@ func links(t testing.TB, where string, namespace *topology.Namespace) []string {
 	t.Helper()
 	var all []string
 	must(t, namespace.Do(func() error {
-		links, err := netlink.LinkList()
+		links, err := netdev.Dump(netlink.LinkList)
 		for _, link := range links {
 			all = append(all, where+" has "+link.Attrs().Name)
 		}

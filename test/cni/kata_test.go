@@ -24,6 +24,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/node/kata"
 	"github.com/kubernetsn/kubernetsn/internal/node/machine"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 )
 
 const (
@@ -261,7 +262,7 @@ func kataInventory(t *testing.T, folder string, p *pod) []string {
 		all = append(all, "file "+path)
 	}
 	must(t, p.Do(func() error {
-		links, err := netlink.LinkList()
+		links, err := netdev.Dump(netlink.LinkList)
 		for _, link := range links {
 			qdiscs, err := netlink.QdiscList(link)
 			if err != nil {

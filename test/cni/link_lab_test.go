@@ -31,6 +31,7 @@ import (
 	"github.com/kubernetsn/kubernetsn/internal/node/agent/linkprobe"
 	agentlinks "github.com/kubernetsn/kubernetsn/internal/node/agent/links"
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 )
 
@@ -322,7 +323,7 @@ func (a *linkAgent) Plugged(name string) ([]attachment.Plugged, error) {
 }
 
 func (a *linkAgent) Ports() (map[string]bool, error) {
-	links, err := netlink.LinkList()
+	links, err := netdev.Dump(netlink.LinkList)
 	all := map[string]bool{}
 	for _, link := range links {
 		all[link.Attrs().Name] = true

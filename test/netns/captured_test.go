@@ -23,6 +23,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/attachment"
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
 	"github.com/kubernetsn/kubernetsn/internal/testlab/cniruntime"
@@ -289,7 +290,7 @@ func (c *captured) relayDevices(t *testing.T) []netlink.Link {
 	t.Helper()
 	var devices []netlink.Link
 	must(t, c.NodeA.Do(func() error {
-		all, err := netlink.LinkList()
+		all, err := netdev.Dump(netlink.LinkList)
 		for _, link := range all {
 			if _, ok := link.(*netlink.Tuntap); ok {
 				devices = append(devices, link)

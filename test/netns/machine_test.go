@@ -25,6 +25,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/capture"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/shared/stats"
@@ -184,7 +185,7 @@ func TestGuestsDetachLeavesNothing(t *testing.T) {
 func (c *captured) linksOfNode(t *testing.T) (names []string) {
 	t.Helper()
 	must(t, c.NodeA.Do(func() error {
-		links, err := netlink.LinkList()
+		links, err := netdev.Dump(netlink.LinkList)
 		for _, link := range links {
 			// The supervisor removes the relay's device after it has noticed that the interface is gone.
 			if !strings.HasPrefix(link.Attrs().Name, "ktsnr") {

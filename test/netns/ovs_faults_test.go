@@ -25,6 +25,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/ovs"
 	"github.com/kubernetsn/kubernetsn/internal/shared/control"
 	"github.com/kubernetsn/kubernetsn/internal/testlab"
@@ -59,7 +60,7 @@ func (l *ovsLab) state(t *testing.T) string {
 			return err
 		}
 		state.WriteString("arp_ignore " + string(answers))
-		links, err := netlink.LinkList()
+		links, err := netdev.Dump(netlink.LinkList)
 		if err != nil {
 			return err
 		}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/kubernetsn/kubernetsn/internal/node/fault"
 	"github.com/kubernetsn/kubernetsn/internal/node/kata"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
@@ -67,7 +68,7 @@ func (a *adding) addCards(devices *kata.Devices) error {
 // kataDevices lists the pod's interfaces and makes taps for those without one. It runs inside the pod's network
 // namespace.
 func (a *adding) kataDevices() (devices []kata.Device, err error) {
-	links, err := netlink.LinkList()
+	links, err := netdev.Dump(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list the pod's interfaces: %w", err)
 	}
@@ -171,7 +172,7 @@ func (r *Record) detachFromKata(store recordStore) error {
 // leaveOthers removes the taps from interfaces of other plugins. Taps disappear with the pod.
 func (r *Record) leaveOthers(attached map[string]bool) error {
 	return r.inPod(func() error {
-		links, err := netlink.LinkList()
+		links, err := netdev.Dump(netlink.LinkList)
 		if err != nil {
 			return fmt.Errorf("list the pod's interfaces: %w", err)
 		}

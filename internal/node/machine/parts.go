@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/kubernetsn/kubernetsn/internal/node/kata"
+	"github.com/kubernetsn/kubernetsn/internal/node/netdev"
 	"github.com/kubernetsn/kubernetsn/internal/node/vm"
 	"github.com/kubernetsn/kubernetsn/internal/shared/device"
 )
@@ -111,7 +112,7 @@ func takenBy(link netlink.Link) (netlink.Link, error) {
 	if err != nil {
 		return nil, err
 	}
-	links, err := netlink.LinkList()
+	links, err := netdev.Dump(netlink.LinkList)
 	if err != nil {
 		return nil, err
 	}

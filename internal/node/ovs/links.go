@@ -154,7 +154,7 @@ func (s *Switch) awaitLink(ctx context.Context, name string) (netlink.Link, erro
 
 // takeAddress removes the tunnel's address from the plan's interface. It fails if another interface has it.
 func (s *Switch) takeAddress(ctx context.Context, plan *Plan) error {
-	links, err := netlink.LinkList()
+	links, err := netdev.Dump(netlink.LinkList)
 	if err != nil {
 		return fmt.Errorf("list interfaces: %w", err)
 	}

@@ -115,7 +115,7 @@ func (d *database) foreignPorts(bridge string) bool {
 }
 
 func removeVeths() error {
-	links, err := netlink.LinkList()
+	links, err := netdev.Dump(netlink.LinkList)
 	if err != nil {
 		return fmt.Errorf("list interfaces: %w", err)
 	}

@@ -194,7 +194,7 @@ type Uplink struct {
 func Uplinks() ([]Uplink, error) { return uplinksOf("") }
 
 func uplinksOf(dir string) ([]Uplink, error) {
-	links, err := netlink.LinkList()
+	links, err := netdev.Dump(netlink.LinkList)
 	if err != nil {
 		return nil, fmt.Errorf("list interfaces: %w", err)
 	}
