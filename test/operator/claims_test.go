@@ -24,12 +24,13 @@ func newClaim(name, namespace, network string, ipRequests ...string) *ipamclaim.
 func awaitClaim(ctx context.Context, t *testing.T, claim *ipamclaim.IPAMClaim, want string) {
 	t.Helper()
 	await(ctx, t, claim, func() error {
-		got := fmt.Sprint(claim.Status.IPs, claim.Status.OwnerPod)
+		var got strings.Builder
+		fmt.Fprint(&got, claim.Status.IPs, claim.Status.OwnerPod)
 		for _, condition := range claim.Status.Conditions {
-			got += " " + condition.Reason
+			got.WriteString(" " + condition.Reason)
 		}
-		if got != want {
-			return fmt.Errorf("claim %s has %q, want %q", claim.Name, got, want)
+		if got.String() != want {
+			return fmt.Errorf("claim %s has %q, want %q", claim.Name, got.String(), want)
 		}
 		return nil
 	})
@@ -80,4 +81,11 @@ func TestIPAMClaim(t *testing.T) {
 	create(ctx, t, claiming("plc-1", "default", "claimed-b", "plc"))
 	awaitClaim(ctx, t, claim, "[10.243.0.255/16]plc-1 SuccessfulAllocation")
 	awaitAddressesOf(ctx, t, "claimed", "claimed-b 10.243.0.255 default/plc-1;")
+
+	// A claim that is created again has the address of the pod that refers to it, and no other claim has it.
+	must(t, admin.Delete(ctx, claim))
+	claim = newClaim("plc", "default", "claimed")
+	create(ctx, t, claim)
+	awaitClaim(ctx, t, claim, "[10.243.0.255/16]plc-1 SuccessfulAllocation")
+	awaitClaim(ctx, t, requesting, "[] AddressUnavailable")
 }

@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 	utilruntime.Must(ipamclaim.AddToScheme(scheme))
 	suite := apiserver.Suite{
 		Scheme: scheme,
-		// Of Multus and of IPAMClaims only the form of the resources is needed.
+		// The tests need only the resource definitions of Multus and IPAMClaims.
 		Resources: []string{"../../charts/kubernetsn/files", "testdata"},
 		Before:    func(c *rest.Config, a client.Client, err error) { config, admin, errServer = c, a, err },
 		After:     func() { endOperator() },

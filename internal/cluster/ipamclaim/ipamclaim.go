@@ -34,11 +34,11 @@ type IPAMClaim struct {
 	Status Status `json:"status,omitempty"`
 }
 
-// Spec says of which network a claim is.
+// Spec has the network of a claim, and the addresses that it requests.
 type Spec struct {
 	Network   string `json:"network"`
 	Interface string `json:"interface"`
-	// IPRequests are addresses with a prefix length, at most one of each family.
+	// IPRequests are addresses with a prefix length. The resource allows two of one family; the operator rejects them.
 	IPRequests []string `json:"ipRequests,omitempty"`
 }
 
@@ -76,7 +76,11 @@ func IsMissing(err error) bool {
 		return false
 	}
 	details := status.Status().Details
-	return details == nil || details.Name == "" // the path is unknown, not the object
+	if details == nil || details.Name == "" {
+		return true // the path is unknown, not the object
+	}
+	// The answer for an unknown path is no Status; the client adds the name that it requested.
+	return slices.ContainsFunc(details.Causes, func(cause metav1.StatusCause) bool { return cause.Type == metav1.CauseTypeUnexpectedServerResponse })
 }
 
 // Addresses returns the addresses of ips or ipRequests. It skips text that is none.
@@ -89,9 +93,14 @@ func Addresses(texts []string) (all []netip.Addr) {
 	return all
 }
 
-// Has reports whether a claim holds an address of a network.
+// Has reports whether a claim holds an address of a network. A claim that failed holds none: another one can have the same address.
 func (c *IPAMClaim) Has(network string, address netip.Addr) bool {
-	return c.Spec.Network == network && slices.Contains(Addresses(c.Status.IPs), address)
+	return c.Spec.Network == network && !c.Failed() && slices.Contains(Addresses(c.Status.IPs), address)
+}
+
+// Failed reports whether the operator found that a pod cannot have the addresses of a claim.
+func (c *IPAMClaim) Failed() bool {
+	return meta.IsStatusConditionFalse(c.Status.Conditions, ConditionAllocated)
 }
 
 // DeepCopyObject implements runtime.Object.
@@ -99,7 +108,7 @@ func (c *IPAMClaim) DeepCopyObject() runtime.Object { return c.deepCopy() }
 
 func (c *IPAMClaim) deepCopy() *IPAMClaim {
 	copied := *c
-	c.ObjectMeta.DeepCopyInto(&copied.ObjectMeta)
+	c.DeepCopyInto(&copied.ObjectMeta)
 	copied.Spec.IPRequests = slices.Clone(c.Spec.IPRequests)
 	copied.Status = c.Status.Clone()
 	return &copied
@@ -117,7 +126,7 @@ func (s *Status) Clone() Status {
 // DeepCopyObject implements runtime.Object.
 func (l *List) DeepCopyObject() runtime.Object {
 	copied := &List{TypeMeta: l.TypeMeta}
-	l.ListMeta.DeepCopyInto(&copied.ListMeta)
+	l.DeepCopyInto(&copied.ListMeta)
 	for i := range l.Items {
 		copied.Items = append(copied.Items, *l.Items[i].deepCopy())
 	}

@@ -16,6 +16,9 @@ const (
 	ReasonNoStaticRange = "NoStaticRange"
 	// ReasonNamespace : spec.namespaceSelector of the network does not select the namespace of the claim.
 	ReasonNamespace = "NamespaceNotSelected"
-	// ReasonUnavailable : a requested address is not in the static ranges or is in use, or a range has no free address.
+	// ReasonUnavailable : an address of the claim is not in the static ranges, a requested one is in use or the second one of its family, or a range
+	// has no free address.
 	ReasonUnavailable = "AddressUnavailable"
+	// ReasonInUse : an older claim has one of the addresses in status.ips.
+	ReasonInUse = "AddressInUse"
 )

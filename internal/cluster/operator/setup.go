@@ -297,8 +297,13 @@ var encryptionChanged = fieldChanged(func(network *v1alpha1.TSNNetwork) [2]strin
 // staticChanged ignores updates of a network that do not change its static ranges.
 var staticChanged = fieldChanged(func(network *v1alpha1.TSNNetwork) string { return fmt.Sprint(tsnnetwork.Static(network)) })
 
-// requestsAddresses ignores pods that request no addresses.
-var requestsAddresses = predicate.NewPredicateFuncs(func(object client.Object) bool { return podhook.RequestsAddresses(object.(*corev1.Pod)) })
+// requestsAddresses ignores pods that request no addresses, and did not before.
+var requestsAddresses = func() predicate.Funcs {
+	requests := func(object client.Object) bool { return podhook.RequestsAddresses(object.(*corev1.Pod)) }
+	funcs := predicate.NewPredicateFuncs(requests)
+	funcs.UpdateFunc = func(e event.UpdateEvent) bool { return requests(e.ObjectOld) || requests(e.ObjectNew) }
+	return funcs
+}()
 
 // clusterKeyOf returns this cluster's key from the network's status, "" for none.
 func clusterKeyOf(network *v1alpha1.TSNNetwork) string {

@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/kubernetsn/kubernetsn/api/v1alpha1"
 	"github.com/kubernetsn/kubernetsn/internal/cluster/ipamclaim"
@@ -85,6 +86,8 @@ func (h *Handler) usableClaim(ctx context.Context, pod *corev1.Pod, namespace st
 		return refuse("which pod %s holds; wait until that pod is gone, or refer to another claim", owner)
 	case len(claim.Status.IPs) == 0:
 		return refuse("which has no address yet (%s); create the pod again when status.ips of the claim has one", reasonOf(claim))
+	case claim.Failed():
+		return refuse("whose addresses no pod can have (%s)", reasonOf(claim))
 	}
 	for _, text := range claim.Status.IPs {
 		if prefix, err := netip.ParsePrefix(text); err != nil || !tsnnetwork.Contains(static, prefix.Addr()) {
@@ -108,11 +111,18 @@ func (h *Handler) checkReserved(ctx context.Context, namespace string, network *
 	if !slices.ContainsFunc(requested, func(address netip.Addr) bool { return tsnnetwork.Contains(static, address) }) {
 		return nil
 	}
+	// The cache shows whether the network has claims; it may miss the address of a recent one.
 	var claims ipamclaim.List
-	if err := h.Live.List(ctx, &claims); ipamclaim.IsMissing(err) {
-		return nil
-	} else if err != nil {
-		return fmt.Errorf("list the IPAMClaims: %w", err)
+	for _, reader := range []client.Reader{h.Cached, h.Live} {
+		claims = ipamclaim.List{}
+		if err := reader.List(ctx, &claims); ipamclaim.IsMissing(err) {
+			return nil
+		} else if err != nil {
+			return fmt.Errorf("list the IPAMClaims: %w", err)
+		}
+		if !slices.ContainsFunc(claims.Items, func(claim ipamclaim.IPAMClaim) bool { return claim.Spec.Network == network.Name }) {
+			return nil
+		}
 	}
 	for i := range claims.Items {
 		claim := &claims.Items[i]

@@ -70,49 +70,55 @@ func TestClaims(t *testing.T) {
 	deleted, waiting := claimOf("deleted", "tsn", "10.70.255.21/16"), claimOf("waiting", "tsn")
 	deleted.DeletionTimestamp = &metav1.Time{}
 	waiting.Status.Conditions = []metav1.Condition{{Type: ipamclaim.ConditionAllocated, Message: "the cause"}}
+	lost := claimOf("lost", "tsn", "10.70.255.25/16")
+	lost.Status.Conditions = []metav1.Condition{{Type: ipamclaim.ConditionAllocated, Status: metav1.ConditionFalse, Message: "an older claim has it"}}
 	foreign := claimOf("plc", "tsn", "10.70.255.30/16")
 	foreign.Namespace = "elsewhere"
-	all := []ipamclaim.IPAMClaim{claimOf("plc", "tsn", "10.70.255.22/16"), claimOf("held", "tsn", "10.70.255.20/16"), deleted, waiting, foreign,
+	all := []ipamclaim.IPAMClaim{claimOf("plc", "tsn", "10.70.255.22/16"), claimOf("held", "tsn", "10.70.255.20/16"), deleted, waiting, lost, foreign,
 		claimOf("unseen", "tsn"), claimOf("other", "other", "10.70.255.23/16"), claimOf("outside", "tsn", "10.70.1.7/16"), claimOf("taken", "tsn", "10.70.255.7/16")}
 	requests := func(fields string) string { return networksKey + `'[{"name": "tsn", ` + fields + `}]'` }
 	refers := func(name string) string { return requests(`"ipam-claim-reference": "` + name + `"`) }
 	for name, test := range map[string]struct {
-		claims            []ipamclaim.IPAMClaim
-		annotations, want string
+		claims                              []ipamclaim.IPAMClaim
+		annotations, wantAddress, wantError string
 	}{
-		"a claim":                          {all, refers("plc"), "10.70.255.22/16"},
-		"the webhook is called again":      {all, requests(`"ipam-claim-reference": "plc", "ips": ["10.70.255.22/16"]`), "10.70.255.22/16"},
-		"and its address by annotation":    {all, ", kubernetsn.io/addresses: 10.70.255.22" + refers("plc"), "10.70.255.22/16"},
-		"and another address":              {all, requests(`"ipam-claim-reference": "plc", "ips": ["10.70.255.24"]`), "IPAMClaim plc has [10.70.255.22/16]"},
-		"a missing claim":                  {all, refers("missing"), "which namespace ns does not have"},
-		"a cluster without claims":         {nil, refers("plc"), "has no CustomResourceDefinition ipamclaims.k8s.cni.cncf.io"},
-		"a claim of another network":       {all, refers("other"), `which is for network "other"`},
-		"a claim of another pod":           {all, refers("held"), "which pod ns/owner holds"},
-		"a claim that is being deleted":    {all, refers("deleted"), "which is being deleted"},
-		"a claim without an address":       {all, refers("waiting"), "which has no address yet (the cause)"},
-		"a claim that is new":              {all, refers("unseen"), "ktsn-operator has not seen it"},
-		"a claim of no static address":     {all, refers("outside"), `whose address "10.70.1.7/16" is not in the static ranges`},
-		"a claim of another pod's address": {all, refers("taken"), "which pod ns/other has"},
-		"no claim":                         {all, requests(`"ips": ["10.70.255.24"]`), "10.70.255.24"},
-		"no claim, and no resource":        {nil, requests(`"ips": ["10.70.255.24"]`), "10.70.255.24"},
-		"an address of a claim":            {all, requests(`"ips": ["10.70.255.22"]`), "which IPAMClaim ns/plc has"},
-		"an address of another namespace":  {all, requests(`"ips": ["10.70.255.30"]`), "which IPAMClaim elsewhere/plc has"},
+		"a claim":                          {all, refers("plc"), "10.70.255.22/16", ""},
+		"the webhook is called again":      {all, requests(`"ipam-claim-reference": "plc", "ips": ["10.70.255.22/16"]`), "10.70.255.22/16", ""},
+		"and its address by annotation":    {all, ", kubernetsn.io/addresses: 10.70.255.22" + refers("plc"), "10.70.255.22/16", ""},
+		"and another address":              {all, requests(`"ipam-claim-reference": "plc", "ips": ["10.70.255.24"]`), "", "IPAMClaim plc has [10.70.255.22/16]"},
+		"a missing claim":                  {all, refers("missing"), "", "which namespace ns does not have"},
+		"a cluster without claims":         {nil, refers("plc"), "", "has no CustomResourceDefinition ipamclaims.k8s.cni.cncf.io"},
+		"a claim of another network":       {all, refers("other"), "", `which is for network "other"`},
+		"a claim of another pod":           {all, refers("held"), "", "which pod ns/owner holds"},
+		"a claim that is being deleted":    {all, refers("deleted"), "", "which is being deleted"},
+		"a claim without an address":       {all, refers("waiting"), "", "which has no address yet (the cause)"},
+		"a claim that is new":              {all, refers("unseen"), "", "ktsn-operator has not seen it"},
+		"a claim that lost its address":    {all, refers("lost"), "", "whose addresses no pod can have (an older claim has it)"},
+		"an address of such a claim":       {all, requests(`"ips": ["10.70.255.25"]`), "10.70.255.25", ""},
+		"claims of other networks only":    {[]ipamclaim.IPAMClaim{claimOf("plc", "other", "10.70.255.24/16")}, requests(`"ips": ["10.70.255.24"]`), "10.70.255.24", ""},
+		"a claim of no static address":     {all, refers("outside"), "", `whose address "10.70.1.7/16" is not in the static ranges`},
+		"a claim of another pod's address": {all, refers("taken"), "", "which pod ns/other has"},
+		"no claim":                         {all, requests(`"ips": ["10.70.255.24"]`), "10.70.255.24", ""},
+		"no claim, and no resource":        {nil, requests(`"ips": ["10.70.255.24"]`), "10.70.255.24", ""},
+		"an address of a claim":            {all, requests(`"ips": ["10.70.255.22"]`), "", "which IPAMClaim ns/plc has"},
+		"an address of another namespace":  {all, requests(`"ips": ["10.70.255.30"]`), "", "which IPAMClaim elsewhere/plc has"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := claims{claims: test.claims}
 			pod := parsePod(t, annotated(test.annotations, appContainer))
 			_, err := (&Handler{Cached: cluster, Live: cluster}).mutatePod(t.Context(), pod, "ns")
 			pod.Namespace = "ns"
-			if err != nil {
-				if !strings.Contains(err.Error(), test.want) {
-					t.Errorf("got %v, want %q", err, test.want)
+			if test.wantError != "" {
+				if err == nil || !strings.Contains(err.Error(), test.wantError) {
+					t.Errorf("got %v, want %q", err, test.wantError)
 				}
 				return
 			}
+			must(t, err)
 			elements, err := attachmentsOf(pod, "ns")
 			must(t, err)
-			if got := strings.Join(elements[0].IPRequest, " "); got != test.want {
-				t.Errorf("the pod requests %q, want %q", got, test.want)
+			if got := strings.Join(elements[0].IPRequest, " "); got != test.wantAddress {
+				t.Errorf("the pod requests %q, want %q", got, test.wantAddress)
 			}
 		})
 	}

@@ -421,8 +421,8 @@ func RequestsAddresses(pod *corev1.Pod) bool {
 	})
 }
 
-// RequestedAddresses returns the addresses that a pod requests on a network. It is none if the pod is not on the network: pods of all namespaces
-// may have any annotation of Multus.
+// RequestedAddresses returns the addresses that a pod requests on a network, at most maxAddresses. It is none if the pod is not on the network: pods
+// of all namespaces may have any annotation of Multus, and change it after their creation.
 func RequestedAddresses(pod *corev1.Pod, network string) (requested []netip.Addr) {
 	elements, err := attachmentsOf(pod, pod.Namespace)
 	if err != nil || !isOn(pod, network) {
@@ -438,7 +438,7 @@ func RequestedAddresses(pod *corev1.Pod, network string) (requested []netip.Addr
 			}
 		}
 	}
-	return requested
+	return requested[:min(len(requested), maxAddresses)]
 }
 
 // isOn reports whether a pod's annotation names a network. It was admitted with it, and cannot change it.
