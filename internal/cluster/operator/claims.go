@@ -313,7 +313,7 @@ func (a *claimAllocator) check(claim *ipamclaim.IPAMClaim) (reason string, err e
 	return "", nil
 }
 
-var errNoStaticRange = errors.New("the network has no static range (spec.ipv4.static)")
+var errNoStaticRange = errors.New("the network has no static range; set spec.ipv4.static")
 
 // allocate returns an address of each static range, all or none, and otherwise the reason of the condition.
 func (a *claimAllocator) allocate(claim *ipamclaim.IPAMClaim, namespaces namespaceSet) (ips []string, reason string, err error) {
@@ -326,7 +326,7 @@ func (a *claimAllocator) allocate(claim *ipamclaim.IPAMClaim, namespaces namespa
 	wanted, name := ipamclaim.Addresses(claim.Spec.IPRequests), nameOfClaim(claim)
 	for i, address := range wanted {
 		if !tsnnetwork.Contains(a.static, address) || !a.free(address, name) {
-			return []string{}, ipamclaim.ReasonUnavailable, fmt.Errorf("address %s (spec.ipRequests) is not in the static ranges %v, or in use", address, a.static)
+			return []string{}, ipamclaim.ReasonUnavailable, fmt.Errorf("address %s (spec.ipRequests) is in use or not in the static ranges %v; request another one", address, a.static)
 		}
 		if slices.ContainsFunc(wanted[:i], func(other netip.Addr) bool { return other.Is4() == address.Is4() }) {
 			return []string{}, ipamclaim.ReasonUnavailable, fmt.Errorf("address %s (spec.ipRequests) is the second one of its family; request one of each", address)
@@ -344,7 +344,7 @@ func (a *claimAllocator) allocate(claim *ipamclaim.IPAMClaim, namespaces namespa
 			address = a.last(within, name)
 		}
 		if !address.IsValid() {
-			return []string{}, ipamclaim.ReasonUnavailable, fmt.Errorf("the static range %s has no free address", within)
+			return []string{}, ipamclaim.ReasonUnavailable, fmt.Errorf("the static range %s has no free address; delete a claim, or enlarge the range", within)
 		}
 		chosen = append(chosen, address)
 	}
@@ -413,7 +413,7 @@ func (a *claimAllocator) rangeOf(address netip.Addr) netip.Prefix {
 	return netip.Prefix{}
 }
 
-// lastOf returns the last address of a range.
+// lastOf returns the last address of a range. The node's packet filter has its own: tsn-cni does not link the packages of Kubernetes' API.
 func lastOf(within netip.Prefix) netip.Addr {
 	bytes := within.Masked().Addr().AsSlice()
 	for bit := within.Bits(); bit < len(bytes)*8; bit++ {
